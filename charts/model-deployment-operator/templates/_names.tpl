@@ -11,11 +11,7 @@
 {{- end -}}
 
 {{- define "model-deployment-operator.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "model-deployment-operator.fullname" .) -}}
-{{- else -}}
-{{- .Values.serviceAccount.name | default "default" -}}
-{{- end -}}
 {{- end -}}
 
 {{/* The leaf's Secret. The key of the authority that signs it lies in the Secret of the same name with "-ca". */}}
