@@ -1,7 +1,7 @@
 //! The chart against what it is made from: manifest copies, schema, value table and rights table. Needs neither Helm nor a
 //! cluster; what Helm makes of the chart is for the cluster tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -26,16 +26,12 @@ fn object(value: &Value) -> &Map<String, Value> {
 fn rows(text: &str) -> Vec<Vec<String>> {
     text.lines()
         .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
-        .map(|line| {
-            line.split(" | ")
-                .map(|cell| cell.trim().to_owned())
-                .collect()
-        })
+        .map(|line| line.split(" | ").map(|cell| cell.trim().to_owned()).collect())
         .collect()
 }
 
 /// Every value that the schema names, with its default. Maps whose members the schema leaves open count as one value.
-fn leaves(schema: &Value, values: &Value, path: &str, found: &mut Vec<(String, Value)>) {
+fn leaves(schema: &Value, values: &Value, path: &str, found: &mut BTreeMap<String, Value>) {
     for (name, value) in object(values) {
         let path = if path.is_empty() {
             name.clone()
@@ -48,7 +44,7 @@ fn leaves(schema: &Value, values: &Value, path: &str, found: &mut Vec<(String, V
         if part.get("properties").is_some() {
             leaves(part, value, &path, found);
         } else {
-            found.push((path, value.clone()));
+            found.insert(path, value.clone());
         }
     }
 }
@@ -79,9 +75,7 @@ fn rules(template: &str) -> Vec<Value> {
             let (insertion, after) = after.split_once("}}").expect("a closed insertion");
             text.push_str(match insertion.trim() {
                 r#"include "model-deployment-operator.fullname" ."# => "<release>",
-                r#"include "model-deployment-operator.certificateSecret" ."# => {
-                    "<release>-certificate"
-                }
+                r#"include "model-deployment-operator.certificateSecret" ."# => "<release>-certificate",
                 ".Release.Namespace" => "<own>",
                 other => panic!("{template}: {other}"),
             });
@@ -150,24 +144,18 @@ fn the_schema_names_every_value_and_refuses_others() {
 fn the_readme_has_a_row_for_every_value_with_its_default() {
     let schema = read(&format!("{CHART}/values.schema.json"));
     let schema = serde_json::from_str(&schema).expect("JSON");
-    let mut values = Vec::new();
-    leaves(
-        &schema,
-        &yaml(&read(&format!("{CHART}/values.yaml"))),
-        "",
-        &mut values,
-    );
+    let mut values = BTreeMap::new();
+    leaves(&schema, &yaml(&read(&format!("{CHART}/values.yaml"))), "", &mut values);
 
-    let expected: Vec<_> = values
+    let written: BTreeMap<_, _> = rows(&read(&format!("{CHART}/README.md")))
         .iter()
-        .map(|(path, value)| vec![format!("`{path}`"), format!("`{value}`")])
-        .collect();
-    let written: Vec<_> = rows(&read(&format!("{CHART}/README.md")))
-        .into_iter()
         .filter(|row| row[0].starts_with('`'))
-        .map(|row| row[..2].to_vec())
+        .map(|row| {
+            let value = serde_json::from_str(row[1].trim_matches('`')).expect("a default in JSON");
+            (row[0].trim_matches('`').to_owned(), value)
+        })
         .collect();
-    assert_eq!(written, expected);
+    assert_eq!(written, values);
 }
 
 #[test]
@@ -192,11 +180,7 @@ fn every_right_stands_below_its_reason() {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         for (number, line) in lines.iter().enumerate() {
             if line.starts_with("- apiGroups:") {
-                assert!(
-                    lines[number - 1].starts_with("# "),
-                    "{template}, line {}",
-                    number + 1
-                );
+                assert!(lines[number - 1].starts_with("# "), "{template}, line {}", number + 1);
             }
         }
     }
