@@ -76,7 +76,7 @@ fn rules(template: &str) -> Vec<Value> {
             text.push_str(match insertion.trim() {
                 r#"include "model-deployment-operator.fullname" ."# => "<release>",
                 r#"include "model-deployment-operator.certificateSecret" ."# => "<release>-certificate",
-                ".Release.Namespace" => "<own>",
+                ".Release.Namespace" => "<namespace>",
                 other => panic!("{template}: {other}"),
             });
             rest = after;
@@ -102,7 +102,6 @@ fn rule_row(rule: &Value) -> Vec<String> {
     let resources = format!("`{}`", list(rule, "resources"));
     let resources = match list(rule, "resourceNames").as_str() {
         "" => resources,
-        "<own>" => format!("{resources} named as its own"),
         names => format!("{resources} named `{}`", names.replace(", ", "`, `")),
     };
     vec![group, resources, format!("`{}`", list(rule, "verbs"))]
