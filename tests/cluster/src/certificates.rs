@@ -7,7 +7,8 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
 };
 
 use crate::network;
@@ -53,7 +54,10 @@ pub(crate) struct Certificates {
 impl Certificates {
     /// Makes everything anew in `folder`.
     pub(crate) fn make(folder: PathBuf) -> Result<Self, Error> {
-        fs::create_dir(&folder).map_err(|source| Error::Write { file: folder.display().to_string(), source })?;
+        fs::create_dir(&folder).map_err(|source| Error::Write {
+            file: folder.display().to_string(),
+            source,
+        })?;
         let authority = Authority::new("kubernetes")?;
         let front_proxy = Authority::new("front-proxy")?;
         let service_accounts = KeyPair::generate()?;
@@ -70,12 +74,35 @@ impl Certificates {
         made.write("front-proxy-ca.crt", &front_proxy.0.pem())?;
         made.write("service-account.key", &service_accounts.serialize_pem())?;
         made.write("service-account.pub", &service_accounts.public_key_pem())?;
-        made.write_pair("front-proxy-client", &front_proxy.client("front-proxy-client", None)?)?;
-        made.write_pair("kubelet-client", &authority.client("kube-apiserver-kubelet-client", Some(MASTERS))?)?;
-        let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost"];
-        let addresses = [network::KUBERNETES.ip().to_string(), network::API_SERVER.to_string(), "127.0.0.1".to_owned()];
-        let names: Vec<String> = names.map(String::from).into_iter().chain(addresses).collect();
-        made.write_pair("kube-apiserver", &authority.server("kube-apiserver", &names)?)?;
+        made.write_pair(
+            "front-proxy-client",
+            &front_proxy.client("front-proxy-client", None)?,
+        )?;
+        made.write_pair(
+            "kubelet-client",
+            &authority.client("kube-apiserver-kubelet-client", Some(MASTERS))?,
+        )?;
+        let names = [
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            "localhost",
+        ];
+        let addresses = [
+            network::KUBERNETES.ip().to_string(),
+            network::API_SERVER.to_string(),
+            "127.0.0.1".to_owned(),
+        ];
+        let names: Vec<String> = names
+            .map(String::from)
+            .into_iter()
+            .chain(addresses)
+            .collect();
+        made.write_pair(
+            "kube-apiserver",
+            &authority.server("kube-apiserver", &names)?,
+        )?;
         Ok(made)
     }
 
@@ -91,7 +118,10 @@ impl Certificates {
 
     fn write(&self, file: &str, text: &str) -> Result<(), Error> {
         let path: &Path = &self.path(file);
-        fs::write(path, text).map_err(|source| Error::Write { file: file.to_owned(), source })
+        fs::write(path, text).map_err(|source| Error::Write {
+            file: file.to_owned(),
+            source,
+        })
     }
 }
 
@@ -101,33 +131,58 @@ impl Authority {
     fn new(name: &str) -> Result<Self, Error> {
         let mut params = named(name, None, &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
-        Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+        ];
+        Ok(Self(CertifiedIssuer::self_signed(
+            params,
+            KeyPair::generate()?,
+        )?))
     }
 
     fn client(&self, user: &str, group: Option<&str>) -> Result<Pair, Error> {
-        self.sign(named(user, group, &[])?, ExtendedKeyUsagePurpose::ClientAuth)
+        self.sign(
+            named(user, group, &[])?,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        )
     }
 
     fn server(&self, name: &str, addresses: &[String]) -> Result<Pair, Error> {
-        self.sign(named(name, None, addresses)?, ExtendedKeyUsagePurpose::ServerAuth)
+        self.sign(
+            named(name, None, addresses)?,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        )
     }
 
-    fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Result<Pair, Error> {
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<Pair, Error> {
         let key = KeyPair::generate()?;
         params.extended_key_usages = vec![usage];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
-        Ok(Pair { certificate: params.signed_by(&key, &self.0)?.pem(), key: key.serialize_pem() })
+        Ok(Pair {
+            certificate: params.signed_by(&key, &self.0)?.pem(),
+            key: key.serialize_pem(),
+        })
     }
 }
 
-fn named(name: &str, organization: Option<&str>, alternatives: &[String]) -> Result<CertificateParams, Error> {
+fn named(
+    name: &str,
+    organization: Option<&str>,
+    alternatives: &[String],
+) -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::new(alternatives)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     if let Some(organization) = organization {
-        params.distinguished_name.push(DnType::OrganizationName, organization);
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, organization);
     }
     Ok(params)
 }

@@ -58,18 +58,30 @@ pub struct Output {
 }
 
 impl Cluster {
-    pub(crate) async fn start(state: PathBuf, tools: Tools, exposer: Arc<InsideSide>) -> Result<Self, Error> {
+    pub(crate) async fn start(
+        state: PathBuf,
+        tools: Tools,
+        exposer: Arc<InsideSide>,
+    ) -> Result<Self, Error> {
         let certificates = Certificates::make(state.join("pki"))?;
-        fs::create_dir(state.join("home")).map_err(Error::io("make a home for kubectl and helm"))?;
+        fs::create_dir(state.join("home"))
+            .map_err(Error::io("make a home for kubectl and helm"))?;
         let on_host = exposer.expose(network::KUBERNETES).await?;
         let admin = kubeconfig::text(network::KUBERNETES, &certificates, &certificates.admin);
         let controller_manager = state.join("controller-manager.kubeconfig");
         for (path, text) in [
             (inside_kubeconfig(&state), admin.clone()),
-            (host_kubeconfig(&state), kubeconfig::text(on_host, &certificates, &certificates.admin)),
+            (
+                host_kubeconfig(&state),
+                kubeconfig::text(on_host, &certificates, &certificates.admin),
+            ),
             (
                 controller_manager.clone(),
-                kubeconfig::text(network::KUBERNETES, &certificates, &certificates.controller_manager),
+                kubeconfig::text(
+                    network::KUBERNETES,
+                    &certificates,
+                    &certificates.controller_manager,
+                ),
             ),
         ] {
             fs::write(path, text).map_err(Error::io("write a kubeconfig"))?;
@@ -77,7 +89,14 @@ impl Cluster {
 
         let config = kubeconfig::config(&admin).await?;
         let client = Client::try_from(config.clone())?;
-        let plane = ControlPlane::start_all(&state, &tools, &certificates, &controller_manager, client.clone()).await?;
+        let plane = ControlPlane::start_all(
+            &state,
+            &tools,
+            &certificates,
+            &controller_manager,
+            client.clone(),
+        )
+        .await?;
         scheduler::start(client.clone());
         let kubelet = Kubelet::start(
             client.clone(),
@@ -87,7 +106,10 @@ impl Cluster {
                 state_dir: state.join("kubelet"),
                 operator_binary: tools.operator.clone(),
                 router_venv: tools.routers.clone(),
-                prometheus: tools.prometheus.as_ref().map(|built| built.prometheus.clone()),
+                prometheus: tools
+                    .prometheus
+                    .as_ref()
+                    .map(|built| built.prometheus.clone()),
                 serving_certificate: certificates.kubelet.certificate,
                 serving_key: certificates.kubelet.key,
                 client_ca: certificates.authority,
@@ -95,7 +117,15 @@ impl Cluster {
         )
         .await
         .map_err(|error| Error::Kubelet(crate::error::chain(&error)))?;
-        Ok(Self(Arc::new(Inner { state, tools, exposer, config, client, plane, kubelet })))
+        Ok(Self(Arc::new(Inner {
+            state,
+            tools,
+            exposer,
+            config,
+            client,
+            plane,
+            kubelet,
+        })))
     }
 
     /// A client that may do everything.
@@ -124,7 +154,11 @@ impl Cluster {
     }
 
     /// Runs kubectl as the administrator with `input` as its standard input (`apply -f -`).
-    pub async fn kubectl_with_input<A: AsRef<OsStr>>(&self, arguments: &[A], input: &str) -> Result<Output, Error> {
+    pub async fn kubectl_with_input<A: AsRef<OsStr>>(
+        &self,
+        arguments: &[A],
+        input: &str,
+    ) -> Result<Output, Error> {
         self.output(&self.0.tools.kubectl, arguments, input).await
     }
 
@@ -134,7 +168,11 @@ impl Cluster {
     }
 
     /// Runs promtool, if the set-up asked for Prometheus.
-    pub async fn promtool<A: AsRef<OsStr>>(&self, arguments: &[A], input: &str) -> Option<Result<Output, Error>> {
+    pub async fn promtool<A: AsRef<OsStr>>(
+        &self,
+        arguments: &[A],
+        input: &str,
+    ) -> Option<Result<Output, Error>> {
         let promtool = &self.0.tools.prometheus.as_ref()?.promtool;
         Some(self.output(promtool, arguments, input).await)
     }
@@ -157,13 +195,21 @@ impl Cluster {
     /// Creates a namespace of its own for a test and returns its name. Pods can be created in it at once.
     pub async fn namespace(&self, prefix: &str) -> Result<String, Error> {
         let namespace = Namespace {
-            metadata: ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{prefix}-")),
+                ..ObjectMeta::default()
+            },
             ..Namespace::default()
         };
-        let created = Api::<Namespace>::all(self.client()).create(&PostParams::default(), &namespace).await?;
+        let created = Api::<Namespace>::all(self.client())
+            .create(&PostParams::default(), &namespace)
+            .await?;
         let name = created.metadata.name.unwrap_or_default();
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), &name);
-        await_condition(accounts, "default", |account: Option<&ServiceAccount>| account.is_some()).await?;
+        await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
+            account.is_some()
+        })
+        .await?;
         Ok(name)
     }
 
@@ -187,7 +233,12 @@ impl Cluster {
         &self.0.state
     }
 
-    async fn output<A: AsRef<OsStr>>(&self, program: &Path, arguments: &[A], input: &str) -> Result<Output, Error> {
+    async fn output<A: AsRef<OsStr>>(
+        &self,
+        program: &Path,
+        arguments: &[A],
+        input: &str,
+    ) -> Result<Output, Error> {
         let run = async {
             let mut child = Command::new(program)
                 .args(arguments)
@@ -212,7 +263,9 @@ impl Cluster {
             let (output, ()) = tokio::join!(child.wait_with_output(), feed);
             output
         };
-        let output = run.await.map_err(Error::io(format!("run {}", program.display())))?;
+        let output = run
+            .await
+            .map_err(Error::io(format!("run {}", program.display())))?;
         Ok(Output {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

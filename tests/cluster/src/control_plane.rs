@@ -113,17 +113,38 @@ impl ControlPlane {
         let audit_policy = state.join("audit-policy.json");
         fs::create_dir(&logs)
             .and_then(|()| fs::write(&audit_policy, AUDIT_POLICY))
-            .map_err(|source| Error::Start { program: Program::ApiServer, source })?;
+            .map_err(|source| Error::Start {
+                program: Program::ApiServer,
+                source,
+            })?;
         let commands = HashMap::from([
             (Program::Etcd, (tools.etcd.clone(), etcd(state))),
-            (Program::ApiServer, (tools.kube_apiserver.clone(), api_server(state, &audit_policy, certificates))),
+            (
+                Program::ApiServer,
+                (
+                    tools.kube_apiserver.clone(),
+                    api_server(state, &audit_policy, certificates),
+                ),
+            ),
             (
                 Program::ControllerManager,
-                (tools.kube_controller_manager.clone(), controller_manager(controller_manager_kubeconfig, certificates)),
+                (
+                    tools.kube_controller_manager.clone(),
+                    controller_manager(controller_manager_kubeconfig, certificates),
+                ),
             ),
         ]);
-        let plane = Self { commands, logs, client, running: Mutex::default() };
-        for program in [Program::Etcd, Program::ApiServer, Program::ControllerManager] {
+        let plane = Self {
+            commands,
+            logs,
+            client,
+            running: Mutex::default(),
+        };
+        for program in [
+            Program::Etcd,
+            Program::ApiServer,
+            Program::ControllerManager,
+        ] {
             plane.start(program).await?;
         }
         Ok(plane)
@@ -135,9 +156,12 @@ impl ControlPlane {
         if running.contains_key(&program) {
             return Ok(());
         }
-        let mut child = self.spawn(program).map_err(|source| Error::Start { program, source })?;
+        let mut child = self
+            .spawn(program)
+            .map_err(|source| Error::Start { program, source })?;
         if program == Program::ApiServer {
-            self.ready(&mut child, running.get_mut(&Program::Etcd)).await?;
+            self.ready(&mut child, running.get_mut(&Program::Etcd))
+                .await?;
         }
         running.insert(program, child);
         Ok(())
@@ -154,7 +178,9 @@ impl ControlPlane {
     }
 
     async fn end(&self, program: Program, signal: Signal) -> Result<(), Error> {
-        let Some(mut child) = self.running.lock().await.remove(&program) else { return Ok(()) };
+        let Some(mut child) = self.running.lock().await.remove(&program) else {
+            return Ok(());
+        };
         let stop = |source| Error::Stop { program, source };
         if let Some(id) = child.id().and_then(|id| i32::try_from(id).ok()) {
             kill(Pid::from_raw(id), signal).map_err(|errno| stop(errno.into()))?;
@@ -165,7 +191,10 @@ impl ControlPlane {
 
     fn spawn(&self, program: Program) -> io::Result<Child> {
         let (path, arguments) = &self.commands[&program];
-        let log = File::options().create(true).append(true).open(self.log(program))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(program))?;
         Command::new(path)
             .args(arguments)
             .stdin(Stdio::null())
@@ -180,17 +209,24 @@ impl ControlPlane {
         let mut children = vec![(Program::ApiServer, api_server)];
         children.extend(etcd.map(|etcd| (Program::Etcd, etcd)));
         loop {
-            let request = http::Request::get("/readyz").body(Vec::new()).expect("a constant request");
+            let request = http::Request::get("/readyz")
+                .body(Vec::new())
+                .expect("a constant request");
             if self.client.request_text(request).await.is_ok() {
                 return Ok(());
             }
             for (program, child) in &mut children {
                 if !matches!(child.try_wait(), Ok(None)) {
-                    return Err(Error::Ended { program: *program, log: self.end_of_log(*program) });
+                    return Err(Error::Ended {
+                        program: *program,
+                        log: self.end_of_log(*program),
+                    });
                 }
             }
             if Instant::now() > deadline {
-                return Err(Error::NotReady { log: self.end_of_log(Program::ApiServer) });
+                return Err(Error::NotReady {
+                    log: self.end_of_log(Program::ApiServer),
+                });
             }
             sleep(TRY_AGAIN).await;
         }
@@ -245,16 +281,28 @@ fn api_server(state: &Path, audit_policy: &Path, certificates: &Certificates) ->
         format!("--tls-private-key-file={}", file("kube-apiserver.key")),
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
         format!("--service-account-key-file={}", file("service-account.pub")),
-        format!("--service-account-signing-key-file={}", file("service-account.key")),
-        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
+        format!(
+            "--service-account-signing-key-file={}",
+            file("service-account.key")
+        ),
+        format!(
+            "--requestheader-client-ca-file={}",
+            file("front-proxy-ca.crt")
+        ),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),
         "--requestheader-username-headers=X-Remote-User".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
+        format!(
+            "--proxy-client-cert-file={}",
+            file("front-proxy-client.crt")
+        ),
         format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
         format!("--kubelet-certificate-authority={}", file("ca.crt")),
-        format!("--kubelet-client-certificate={}", file("kubelet-client.crt")),
+        format!(
+            "--kubelet-client-certificate={}",
+            file("kubelet-client.crt")
+        ),
         format!("--kubelet-client-key={}", file("kubelet-client.key")),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
         format!("--audit-policy-file={}", audit_policy.display()),
@@ -271,7 +319,10 @@ fn controller_manager(kubeconfig: &Path, certificates: &Certificates) -> Vec<Str
         "--use-service-account-credentials=true".to_owned(),
         format!("--service-cluster-ip-range={}", services()),
         format!("--root-ca-file={}", file("ca.crt")),
-        format!("--service-account-private-key-file={}", file("service-account.key")),
+        format!(
+            "--service-account-private-key-file={}",
+            file("service-account.key")
+        ),
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
         // The one Node is played, and sends no heartbeats.

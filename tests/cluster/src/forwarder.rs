@@ -66,7 +66,11 @@ impl Stopper {
 impl HostSide {
     pub(crate) fn new(control: StdUnixStream) -> io::Result<Self> {
         let (requests, answers) = open(control)?;
-        Ok(Self { requests, answers, stop: CancellationToken::new() })
+        Ok(Self {
+            requests,
+            answers,
+            stop: CancellationToken::new(),
+        })
     }
 
     pub(crate) fn stopper(&self) -> Stopper {
@@ -125,7 +129,10 @@ pub(crate) struct InsideSide {
 
 impl InsideSide {
     /// Takes over the control socket; the token is cancelled when the host part wants the cluster to stop, or is gone.
-    pub(crate) fn new(control: StdUnixStream, state: &Path) -> io::Result<(Arc<Self>, CancellationToken)> {
+    pub(crate) fn new(
+        control: StdUnixStream,
+        state: &Path,
+    ) -> io::Result<(Arc<Self>, CancellationToken)> {
         let folder = state.join("sockets");
         fs::create_dir(&folder)?;
         let (mut lines, requests) = open(control)?;
@@ -140,13 +147,23 @@ impl InsideSide {
                 }
             }
         });
-        Ok((Arc::new(Self { folder, sockets: AtomicUsize::new(0), control: Mutex::new((requests, answers)) }), stop))
+        Ok((
+            Arc::new(Self {
+                folder,
+                sockets: AtomicUsize::new(0),
+                control: Mutex::new((requests, answers)),
+            }),
+            stop,
+        ))
     }
 
     /// Makes `address` reachable from the host, and returns where.
     pub(crate) async fn expose(&self, address: SocketAddr) -> Result<SocketAddr, Error> {
-        let path = self.folder.join(self.sockets.fetch_add(1, Ordering::Relaxed).to_string());
-        let listener = UnixListener::bind(&path).map_err(|source| Error::Listen { address, source })?;
+        let path = self
+            .folder
+            .join(self.sockets.fetch_add(1, Ordering::Relaxed).to_string());
+        let listener =
+            UnixListener::bind(&path).map_err(|source| Error::Listen { address, source })?;
         tokio::spawn(async move {
             while let Ok((outer, _)) = listener.accept().await {
                 tokio::spawn(async move {
@@ -158,12 +175,20 @@ impl InsideSide {
         });
         let mut control = self.control.lock().await;
         let (requests, answers) = &mut *control;
-        requests.write_all(format!("{EXPOSE}{}\n", path.display()).as_bytes()).await.map_err(Error::Control)?;
-        let answer = answers.recv().await.ok_or_else(|| Error::Control(io::ErrorKind::UnexpectedEof.into()))?;
+        requests
+            .write_all(format!("{EXPOSE}{}\n", path.display()).as_bytes())
+            .await
+            .map_err(Error::Control)?;
+        let answer = answers
+            .recv()
+            .await
+            .ok_or_else(|| Error::Control(io::ErrorKind::UnexpectedEof.into()))?;
         if let Some(why) = answer.strip_prefix(ERROR) {
             return Err(Error::Host(why.to_owned()));
         }
-        answer.parse().map_err(|_| Error::Host(format!("it answered `{answer}`")))
+        answer
+            .parse()
+            .map_err(|_| Error::Host(format!("it answered `{answer}`")))
     }
 }
 

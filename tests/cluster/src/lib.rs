@@ -1,13 +1,14 @@
 //! A real Kubernetes control plane in a network namespace of its own, shared by the cluster tests and the quick start.
 //!
 //! Owns: the order of things, from an ordinary `main` to a running cluster and back to a clean machine. One executable plays
-//! three parts, told apart by `argv[0]` before a second thread exists:
+//! several parts, told apart by `argv[0]` before a second thread exists:
 //!
 //! | Part | Where | Does |
 //! |---|---|---|
 //! | host | as it was started | finds or builds every program, listens on 127.0.0.1, passes Ctrl-C on |
 //! | guardian | new user, network, mount and PID namespaces | outlives a killed host just long enough to leave nothing behind |
 //! | inside | first process of the PID namespace | etcd, API server, controllers, scheduler, kubelet, and the caller's closure |
+//! | sandbox | namespaces of one Pod | becomes a Pod's program |
 //!
 //! Because the inside part is the first process of its PID namespace, the kernel ends everything in it, however it ends.
 //!
@@ -32,6 +33,7 @@ mod namespaces;
 mod network;
 mod prepared;
 mod progress;
+mod sandbox;
 mod scheduler;
 mod tools;
 
@@ -62,6 +64,7 @@ where
     let outcome = match part.as_str() {
         prepared::GUARDIAN => guardian::run(),
         prepared::INSIDE => inside::run(inside),
+        sandbox::ROLE => return sandbox::init(),
         _ => host::run(setup),
     };
     outcome.unwrap_or_else(|error| {

@@ -35,14 +35,29 @@ pub(crate) fn enter() -> Result<(), Error> {
             fs::write("/proc/self/gid_map", format!("0 {group} 1"))
         })
         // What a Pod mounts must not show up on the host.
-        .and_then(|()| Ok(mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?))
-        .map_err(|source| Error { cause: cause(), source })
+        .and_then(|()| {
+            Ok(mount(
+                None::<&str>,
+                "/",
+                None::<&str>,
+                MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+                None::<&str>,
+            )?)
+        })
+        .map_err(|source| Error {
+            cause: cause(),
+            source,
+        })
 }
 
 /// The settings that are known to refuse an ordinary user, in the order of how often they are met.
 fn cause() -> String {
-    let is = |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
-    let cause = if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+    let is =
+        |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
+    let cause = if is(
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+    ) {
         "AppArmor restricts unprivileged user namespaces (kernel.apparmor_restrict_unprivileged_userns=1)"
     } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
         "this kernel forbids unprivileged user namespaces (kernel.unprivileged_userns_clone=0)"

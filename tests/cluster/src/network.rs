@@ -19,7 +19,8 @@ pub(crate) const API_SERVER: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 1);
 /// The Node's address, where the kubelet answers `kubectl logs`.
 pub(crate) const NODE: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 2);
 /// `kubernetes.default`: the first address of the Service range, as in every cluster.
-pub(crate) const KUBERNETES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 443);
+pub(crate) const KUBERNETES: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 443);
 
 /// Index of the loopback device, the first of every network namespace.
 const LOOPBACK: u32 = 1;
@@ -45,7 +46,11 @@ pub enum Error {
 pub(crate) async fn set_up() -> Result<(), Error> {
     let (connection, handle, _) = new_connection().map_err(Error::Socket)?;
     tokio::spawn(connection);
-    handle.link().set(LinkUnspec::new_with_index(LOOPBACK).up().build()).execute().await?;
+    handle
+        .link()
+        .set(LinkUnspec::new_with_index(LOOPBACK).up().build())
+        .execute()
+        .await?;
     for (address, prefix) in [PODS, SERVICES] {
         let route = RouteMessageBuilder::<Ipv4Addr>::new()
             .destination_prefix(address, prefix)

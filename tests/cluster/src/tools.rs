@@ -18,7 +18,9 @@ use cache::Cache;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
-    #[error("the programs of the test cluster are kept in a cache folder: set XDG_CACHE_HOME or HOME")]
+    #[error(
+        "the programs of the test cluster are kept in a cache folder: set XDG_CACHE_HOME or HOME"
+    )]
     NoCache,
     /// A file of the cache or of the tool modules.
     #[error("{what} {}", .path.display())]
@@ -96,13 +98,25 @@ impl Tools {
         let cache = Cache::open()?;
         let kubernetes = go::Module::read(&go::KUBERNETES)?;
         let (kube_apiserver, etcd, kubectl, minor) = match found::assets().await {
-            Some(assets) => (assets.kube_apiserver, assets.etcd, Some(assets.kubectl), assets.minor),
+            Some(assets) => (
+                assets.kube_apiserver,
+                assets.etcd,
+                Some(assets.kubectl),
+                assets.minor,
+            ),
             None => {
                 let etcd = go::Module::read(&go::ETCD)?.program(&cache, "etcd").await?;
-                (kubernetes.program(&cache, "kube-apiserver").await?, etcd, None, kubernetes.minor())
+                (
+                    kubernetes.program(&cache, "kube-apiserver").await?,
+                    etcd,
+                    None,
+                    kubernetes.minor(),
+                )
             }
         };
-        let kube_controller_manager = kubernetes.program(&cache, "kube-controller-manager").await?;
+        let kube_controller_manager = kubernetes
+            .program(&cache, "kube-controller-manager")
+            .await?;
         let kubectl = match kubectl.or(found::kubectl(minor).await) {
             Some(kubectl) => kubectl,
             None => kubernetes.program(&cache, "kubectl").await?,
@@ -113,32 +127,67 @@ impl Tools {
         };
         let prometheus = if setup.prometheus {
             let module = go::Module::read(&go::PROMETHEUS)?;
-            let (prometheus, promtool) = (module.program(&cache, "prometheus").await?, module.program(&cache, "promtool").await?);
-            Some(Prometheus { prometheus, promtool })
+            let (prometheus, promtool) = (
+                module.program(&cache, "prometheus").await?,
+                module.program(&cache, "promtool").await?,
+            );
+            Some(Prometheus {
+                prometheus,
+                promtool,
+            })
         } else {
             None
         };
         let routers = routers::prepare(&cache).await?;
         let operator = operator::build().await?;
-        Ok(Self { etcd, kube_apiserver, kube_controller_manager, kubectl, helm, prometheus, routers, operator })
+        Ok(Self {
+            etcd,
+            kube_apiserver,
+            kube_controller_manager,
+            kubectl,
+            helm,
+            prometheus,
+            routers,
+            operator,
+        })
     }
 }
 
 /// Runs a build and shows for how long; an error says what to do if the builder is not installed, and quotes its last lines.
-async fn build(what: &str, command: tokio::process::Command, remedy: &'static str) -> Result<Vec<u8>, Error> {
+async fn build(
+    what: &str,
+    command: tokio::process::Command,
+    remedy: &'static str,
+) -> Result<Vec<u8>, Error> {
     /// Lines of the output that an error quotes.
     const QUOTED_LINES: usize = 30;
-    let program = command.as_std().get_program().to_string_lossy().into_owned();
-    let output = progress::run(what, command).await.map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-            Error::Missing { program, what: what.to_owned(), remedy }
-        }
-        _ => Error::Run { program, what: what.to_owned(), source },
-    })?;
+    let program = command
+        .as_std()
+        .get_program()
+        .to_string_lossy()
+        .into_owned();
+    let output = progress::run(what, command)
+        .await
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Error::Missing {
+                program,
+                what: what.to_owned(),
+                remedy,
+            },
+            _ => Error::Run {
+                program,
+                what: what.to_owned(),
+                source,
+            },
+        })?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let text = String::from_utf8_lossy(&output.stderr);
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    Err(Error::Failed { what: what.to_owned(), log: lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n") })
+    Err(Error::Failed {
+        what: what.to_owned(),
+        log: lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n"),
+    })
 }

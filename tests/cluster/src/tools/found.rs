@@ -22,15 +22,25 @@ pub(super) struct Assets {
 /// The programs in `KUBEBUILDER_ASSETS`, if it is set and its API server is not too old.
 pub(super) async fn assets() -> Option<Assets> {
     let folder = PathBuf::from(env::var_os("KUBEBUILDER_ASSETS")?);
-    let [kube_apiserver, etcd, kubectl] = ["kube-apiserver", "etcd", "kubectl"].map(|name| folder.join(name));
+    let [kube_apiserver, etcd, kubectl] =
+        ["kube-apiserver", "etcd", "kubectl"].map(|name| folder.join(name));
     match reported(&kube_apiserver, &["--version"]).await {
         Some(version) if version >= OLDEST_API_SERVER && etcd.exists() && kubectl.exists() => {
-            Some(Assets { kube_apiserver, etcd, kubectl, minor: version.1 })
+            Some(Assets {
+                kube_apiserver,
+                etcd,
+                kubectl,
+                minor: version.1,
+            })
         }
         version => {
             let (major, minor) = OLDEST_API_SERVER;
-            let found = version.map_or("no API server that runs".to_owned(), |(major, minor)| format!("version {major}.{minor}"));
-            eprintln!("KUBEBUILDER_ASSETS is not used: it needs kube-apiserver {major}.{minor} or newer, etcd and kubectl, and has {found}");
+            let found = version.map_or("no API server that runs".to_owned(), |(major, minor)| {
+                format!("version {major}.{minor}")
+            });
+            eprintln!(
+                "KUBEBUILDER_ASSETS is not used: it needs kube-apiserver {major}.{minor} or newer, etcd and kubectl, and has {found}"
+            );
             None
         }
     }
@@ -50,20 +60,28 @@ pub(super) async fn helm() -> Option<PathBuf> {
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 async fn reported(program: impl AsRef<OsStr>, arguments: &[&str]) -> Option<(u32, u32)> {
-    let output = Command::new(program).args(arguments).kill_on_drop(true).output().await.ok()?;
+    let output = Command::new(program)
+        .args(arguments)
+        .kill_on_drop(true)
+        .output()
+        .await
+        .ok()?;
     version(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// The first `v<major>.<minor>` of a text.
 pub(super) fn version(text: &str) -> Option<(u32, u32)> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').find_map(|word| {
-        let mut numbers = word.strip_prefix('v')?.split('.');
-        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-    })
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.')
+        .find_map(|word| {
+            let mut numbers = word.strip_prefix('v')?.split('.');
+            Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+        })
 }
 
 #[cfg(test)]
@@ -74,7 +92,10 @@ mod tests {
     fn versions_are_read_from_what_the_programs_print() {
         for (text, expected) in [
             ("Kubernetes v1.37.2\n", Some((1, 37))),
-            ("Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0\n", Some((1, 32))),
+            (
+                "Client Version: v1.32.4-dispatcher\nKustomize Version: v5.5.0\n",
+                Some((1, 32)),
+            ),
             ("v4.3.1+g0123456\n", Some((4, 3))),
             ("v3.18.0\n", Some((3, 18))),
             ("Server version: unknown\n", None),

@@ -30,15 +30,23 @@ pub(super) const KUBERNETES: Description = Description {
     requires: "k8s.io/kubernetes",
     packages: &[
         ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
-        ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+        (
+            "kube-controller-manager",
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+        ),
         ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
     ],
     tags: "",
     stamp: |version| {
         let (major, minor) = super::found::version(version).unwrap_or_default();
-        [("gitVersion", version), ("gitMajor", &major.to_string()), ("gitMinor", &minor.to_string()), ("gitTreeState", "clean")]
-            .map(|(name, value)| format!(" -X k8s.io/component-base/version.{name}={value}"))
-            .concat()
+        [
+            ("gitVersion", version),
+            ("gitMajor", &major.to_string()),
+            ("gitMinor", &minor.to_string()),
+            ("gitTreeState", "clean"),
+        ]
+        .map(|(name, value)| format!(" -X k8s.io/component-base/version.{name}={value}"))
+        .concat()
     },
 };
 
@@ -62,7 +70,10 @@ pub(super) const PROMETHEUS: Description = Description {
     name: "prometheus",
     requires: "github.com/prometheus/prometheus",
     packages: &[
-        ("prometheus", "github.com/prometheus/prometheus/cmd/prometheus"),
+        (
+            "prometheus",
+            "github.com/prometheus/prometheus/cmd/prometheus",
+        ),
         ("promtool", "github.com/prometheus/prometheus/cmd/promtool"),
     ],
     // Only the discovery of Kubernetes is used; the others are most of the build.
@@ -80,15 +91,29 @@ pub(super) struct Module {
 
 impl Module {
     pub(super) fn read(description: &'static Description) -> Result<Self, Error> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(description.name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tools")
+            .join(description.name);
         let read = |file| {
             let path = folder.join(file);
-            fs::read(&path).map_err(|source| Error::File { what: "read", path, source })
+            fs::read(&path).map_err(|source| Error::File {
+                what: "read",
+                path,
+                source,
+            })
         };
         let files = [read("go.mod")?, read("go.sum")?];
         let version = required(&String::from_utf8_lossy(&files[0]), description.requires)
-            .ok_or_else(|| Error::NoVersion { path: folder.join("go.mod"), module: description.requires })?;
-        Ok(Self { description, folder, version, files })
+            .ok_or_else(|| Error::NoVersion {
+                path: folder.join("go.mod"),
+                module: description.requires,
+            })?;
+        Ok(Self {
+            description,
+            folder,
+            version,
+            files,
+        })
     }
 
     /// The minor version of what the module builds.
@@ -99,7 +124,12 @@ impl Module {
     /// A program of this module: out of the cache, or built into it.
     pub(super) async fn program(&self, cache: &Cache, name: &str) -> Result<PathBuf, Error> {
         let flags = format!("-s -w{}", (self.description.stamp)(&self.version));
-        let sources = [&self.files[0][..], &self.files[1], flags.as_bytes(), self.description.tags.as_bytes()];
+        let sources = [
+            &self.files[0][..],
+            &self.files[1],
+            flags.as_bytes(),
+            self.description.tags.as_bytes(),
+        ];
         let entry = cache.entry(self.description.name, &sources)?;
         let program = entry.path().join(name);
         if program.exists() {
@@ -110,16 +140,34 @@ impl Module {
         if program.exists() {
             return Ok(program);
         }
-        let package = self.description.packages.iter().find(|(program, _)| *program == name).map_or(name, |(_, package)| package);
+        let package = self
+            .description
+            .packages
+            .iter()
+            .find(|(program, _)| *program == name)
+            .map_or(name, |(_, package)| package);
         let unfinished = entry.path().join(format!("{name}.unfinished"));
         let mut go = Command::new("go");
         go.current_dir(&self.folder)
             .env("CGO_ENABLED", "0")
             .env("GOWORK", "off")
-            .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &flags, "-tags", self.description.tags, "-o"])
+            .args([
+                "build",
+                "-mod=readonly",
+                "-trimpath",
+                "-ldflags",
+                &flags,
+                "-tags",
+                self.description.tags,
+                "-o",
+            ])
             .args([unfinished.as_os_str(), package.as_ref()]);
         build(&what, go, REMEDY).await?;
-        fs::rename(&unfinished, &program).map_err(|source| Error::File { what: "name", path: program.clone(), source })?;
+        fs::rename(&unfinished, &program).map_err(|source| Error::File {
+            what: "name",
+            path: program.clone(),
+            source,
+        })?;
         Ok(program)
     }
 }
@@ -127,7 +175,10 @@ impl Module {
 /// The version of `module` that the text of a go.mod file requires.
 fn required(text: &str, module: &str) -> Option<String> {
     text.lines().find_map(|line| {
-        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        let mut words = line
+            .trim()
+            .trim_start_matches("require ")
+            .split_whitespace();
         let version = (words.next()? == module).then(|| words.next())??;
         version.starts_with('v').then(|| version.to_owned())
     })
@@ -151,7 +202,11 @@ mod tests {
             let module = Module::read(description).unwrap();
             let text = String::from_utf8(module.files[0].clone()).unwrap();
             for (_, package) in description.packages {
-                assert!(text.lines().any(|line| line.trim().trim_start_matches("tool ") == *package), "{package}");
+                assert!(
+                    text.lines()
+                        .any(|line| line.trim().trim_start_matches("tool ") == *package),
+                    "{package}"
+                );
             }
         }
     }

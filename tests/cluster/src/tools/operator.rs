@@ -27,10 +27,19 @@ struct Target {
 
 /// Builds the operator and returns the executable's path. Cargo shows its own progress.
 pub(super) async fn build() -> Result<PathBuf, Error> {
+    // Choosing this package too makes cargo settle on the dependencies' features of a test run, so nothing is compiled twice.
+    let selected = ["--package", PACKAGE, "--package", env!("CARGO_PKG_NAME")];
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(&cargo);
     command
-        .args(["build", "--package", PACKAGE, "--bin", PACKAGE, "--message-format=json-render-diagnostics", "--manifest-path"])
+        .arg("build")
+        .args(selected)
+        .args([
+            "--bin",
+            PACKAGE,
+            "--message-format=json-render-diagnostics",
+            "--manifest-path",
+        ])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml"))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -41,15 +50,27 @@ pub(super) async fn build() -> Result<PathBuf, Error> {
     let what = "building the operator".to_owned();
     let output = match command.output().await {
         Ok(output) => output,
-        Err(source) => return Err(Error::Run { program: cargo, what, source }),
+        Err(source) => {
+            return Err(Error::Run {
+                program: cargo,
+                what,
+                source,
+            });
+        }
     };
     if !output.status.success() {
-        return Err(Error::Failed { what, log: "see cargo's messages above".to_owned() });
+        return Err(Error::Failed {
+            what,
+            log: "see cargo's messages above".to_owned(),
+        });
     }
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<Artifact>(line).ok())
         .filter(|artifact| artifact.target.name == PACKAGE)
         .find_map(|artifact| artifact.executable)
-        .ok_or_else(|| Error::Failed { what, log: "cargo named no executable".to_owned() })
+        .ok_or_else(|| Error::Failed {
+            what,
+            log: "cargo named no executable".to_owned(),
+        })
 }
