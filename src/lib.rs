@@ -1,1 +1,3 @@
 //! The logic of model-deployment-operator.
+
+pub mod exposition;
