@@ -20,10 +20,7 @@ pub(super) struct Collection {
 pub(super) fn collect(body: &[u8], wanted: &Wanted) -> Result<Collection, NotExposition> {
     let mut pass = Pass {
         wanted,
-        families: wanted
-            .families()
-            .map(|want| Collected::new(want.kind))
-            .collect(),
+        families: wanted.families().map(|want| Collected::new(want.kind)).collect(),
         prefixes: HashSet::new(),
         is_exposition: body.iter().all(u8::is_ascii_whitespace),
         kept_bytes: 0,
@@ -78,10 +75,7 @@ impl Pass<'_> {
         let wanted = self.wanted.sample(start.name);
         self.is_exposition = self.is_exposition || wanted.is_some() || sample::is_sample(start);
         for prefix in self.wanted.prefixes() {
-            if start.name.starts_with(prefix)
-                && !self.prefixes.contains(prefix)
-                && sample::is_sample(start)
-            {
+            if start.name.starts_with(prefix) && !self.prefixes.contains(prefix) && sample::is_sample(start) {
                 self.prefixes.insert(prefix.clone());
             }
         }
@@ -111,9 +105,7 @@ impl Pass<'_> {
             let expected = self.wanted.family(family).kind.as_str();
             let family = &mut self.families[family];
             family.declared = true;
-            family.other_type = family
-                .other_type
-                .or(declared.filter(|word| *word != expected));
+            family.other_type = family.other_type.or(declared.filter(|word| *word != expected));
         }
         if let Some(counter) = self.wanted.counter_with_bare_name(name)
             && declared == Some(Kind::Counter.as_str())
@@ -124,8 +116,7 @@ impl Pass<'_> {
 
     fn keep(&mut self, line: &[u8], start: Start<'_>, family: usize, place: Place) {
         let family = &mut self.families[family];
-        let fits =
-            line.len() <= limits::LINE_BYTES && self.kept_bytes + line.len() <= limits::KEPT_BYTES;
+        let fits = line.len() <= limits::LINE_BYTES && self.kept_bytes + line.len() <= limits::KEPT_BYTES;
         if !fits {
             return family.cut = true;
         }
@@ -156,7 +147,5 @@ fn known_type(word: &str) -> Option<&'static str> {
         "stateset",
         "summary",
     ];
-    TYPES
-        .into_iter()
-        .find(|known| known.eq_ignore_ascii_case(word))
+    TYPES.into_iter().find(|known| known.eq_ignore_ascii_case(word))
 }

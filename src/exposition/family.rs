@@ -146,9 +146,7 @@ impl Collected {
             Place::Sum => self.sum.add(labels, value, room),
             Place::Count => self.count.add(labels, value, room),
             Place::Bucket => match labels.get(bound::LABEL).and_then(Bound::parse) {
-                Some(bound) => self
-                    .buckets
-                    .add((labels.without(bound::LABEL), bound), value, room),
+                Some(bound) => self.buckets.add((labels.without(bound::LABEL), bound), value, room),
                 None => {
                     self.buckets.spoil(Damage::Malformed);
                     Added::Known
@@ -196,10 +194,7 @@ impl Collected {
         }
         match self.kind {
             Kind::Gauge | Kind::Counter => Ok(Samples::Values(self.value.series)),
-            Kind::Histogram => self
-                .join()
-                .map(Samples::Histograms)
-                .map_err(Flaw::NotUsable),
+            Kind::Histogram => self.join().map(Samples::Histograms).map_err(Flaw::NotUsable),
         }
     }
 

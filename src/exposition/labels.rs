@@ -7,27 +7,17 @@ pub struct Labels(Vec<(String, String)>);
 impl Labels {
     /// The value of the label `name`, escapes resolved.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .find(|(label, _)| *label == name)
-            .map(|(_, value)| value)
+        self.iter().find(|(label, _)| *label == name).map(|(_, value)| value)
     }
 
     /// The same set without the label `name`.
     pub fn without(&self, name: &str) -> Self {
-        Self(
-            self.0
-                .iter()
-                .filter(|(label, _)| label != name)
-                .cloned()
-                .collect(),
-        )
+        Self(self.0.iter().filter(|(label, _)| label != name).cloned().collect())
     }
 
     /// Names and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 

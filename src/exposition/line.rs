@@ -8,10 +8,7 @@ pub(super) enum Line<'a> {
     /// A comment that declares nothing.
     Comment,
     /// `# HELP name …`, or `# TYPE name word`, whose `kind` is the word.
-    Declaration {
-        name: &'a str,
-        kind: Option<&'a str>,
-    },
+    Declaration { name: &'a str, kind: Option<&'a str> },
     /// Starts as a sample does.
     Sample(Start<'a>),
     /// No line of this format.
@@ -90,19 +87,12 @@ fn declaration(comment: &[u8]) -> Option<Line<'_>> {
 /// The text up to the next blank, and what follows it.
 pub(super) fn token(text: &[u8]) -> (&[u8], &[u8]) {
     let text = trim(text);
-    text.split_at(
-        text.iter()
-            .position(|byte| is_blank(*byte))
-            .unwrap_or(text.len()),
-    )
+    text.split_at(text.iter().position(|byte| is_blank(*byte)).unwrap_or(text.len()))
 }
 
 /// Without the blanks at both ends.
 pub(super) fn trim(text: &[u8]) -> &[u8] {
-    let start = text
-        .iter()
-        .position(|byte| !is_blank(*byte))
-        .unwrap_or(text.len());
+    let start = text.iter().position(|byte| !is_blank(*byte)).unwrap_or(text.len());
     let end = text
         .iter()
         .rposition(|byte| !is_blank(*byte))

@@ -65,16 +65,8 @@ impl Exposition {
 pub fn read(body: &[u8], wanted: &Wanted) -> Result<Exposition, NotExposition> {
     let collected = collect::collect(body, wanted)?;
     let prefixes = collected.prefixes;
-    let mut families: Vec<Family> = collected
-        .families
-        .into_iter()
-        .map(family::Collected::finish)
-        .collect();
+    let mut families: Vec<Family> = collected.families.into_iter().map(family::Collected::finish).collect();
     near::name(body, wanted, &mut families);
-    let families = wanted
-        .families()
-        .map(|want| want.name.clone())
-        .zip(families)
-        .collect();
+    let families = wanted.families().map(|want| want.name.clone()).zip(families).collect();
     Ok(Exposition { families, prefixes })
 }

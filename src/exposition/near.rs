@@ -46,12 +46,7 @@ fn is_near(name: &str, wanted: &str) -> bool {
         return true;
     }
     let local = wanted.rsplit_once(':').map(|(_, local)| local);
-    local.is_some_and(|local| {
-        name == local
-            || name
-                .rsplit_once(':')
-                .is_some_and(|(_, other)| other == local)
-    })
+    local.is_some_and(|local| name == local || name.rsplit_once(':').is_some_and(|(_, other)| other == local))
 }
 
 /// Without the suffix that tells the figure. `_created` is none of them: it holds a time.

@@ -95,9 +95,7 @@ fn split_values<'a>(labels: &'a str, values: &'a str) -> Option<Fields<'a>> {
 
 impl Fields<'_> {
     fn label_count(&self) -> usize {
-        unquoted(self.labels)
-            .filter(|(_, byte)| *byte == b'=')
-            .count()
+        unquoted(self.labels).filter(|(_, byte)| *byte == b'=').count()
     }
 
     fn parse(&self) -> Result<Sample, Refused> {
@@ -164,9 +162,7 @@ fn push_labels(line: &mut String, labels: &str) {
         match character {
             '\r' => line.push(CARRIAGE_RETURN),
             '\\' => match characters.peek() {
-                Some('\\' | '"' | 'n') => {
-                    line.extend([character, characters.next().unwrap_or_default()])
-                }
+                Some('\\' | '"' | 'n') => line.extend([character, characters.next().unwrap_or_default()]),
                 _ => line.push_str(r"\\"),
             },
             _ => line.push(character),

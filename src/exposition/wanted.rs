@@ -81,10 +81,7 @@ impl Wanted {
 
     fn insert(&mut self, name: &str, kind: Kind) -> usize {
         if let Some(known) = self.named(name) {
-            assert_eq!(
-                self.families[known].kind, kind,
-                "{name} is wanted as two kinds"
-            );
+            assert_eq!(self.families[known].kind, kind, "{name} is wanted as two kinds");
             return known;
         }
         let family = self.families.len();
@@ -97,13 +94,8 @@ impl Wanted {
             ],
         };
         for (suffix, place) in places {
-            let taken = self
-                .samples
-                .insert(format!("{name}{suffix}"), (family, *place));
-            assert!(
-                taken.is_none(),
-                "{name}{suffix} belongs to two wanted families"
-            );
+            let taken = self.samples.insert(format!("{name}{suffix}"), (family, *place));
+            assert!(taken.is_none(), "{name}{suffix} belongs to two wanted families");
         }
         self.names.insert(name.to_owned(), family);
         if kind == Kind::Counter
