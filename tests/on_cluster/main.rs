@@ -7,6 +7,7 @@ mod deployment;
 mod installation;
 mod resource;
 mod scenario;
+mod straight;
 mod subresource;
 
 use std::process::ExitCode;

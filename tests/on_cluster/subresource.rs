@@ -216,13 +216,14 @@ async fn a_forged_identity_without_the_front_proxy_certificate_is_401(scenario: 
     let address = pods["items"][0]["status"]["podIP"].as_str().ok_or("the operator has no address")?.to_owned();
     let path = metrics_path("default", "chat");
     let status = crate::straight::get(
+        &scenario,
         &address,
         &path,
         &[("X-Remote-User", "system:admin"), ("X-Remote-Group", "system:masters")],
     )
     .await?;
     ensure!(status == 401, "a forged identity got {status}");
-    let discovery = crate::straight::get(&address, "/apis/worker.gpustack.ai/v1", &[]).await?;
+    let discovery = crate::straight::get(&scenario, &address, "/apis/worker.gpustack.ai/v1", &[]).await?;
     ensure!(discovery == 200, "discovery without a certificate got {discovery}");
     Ok(())
 }
