@@ -41,8 +41,7 @@ async fn serve(setup: Setup) -> Result<ExitCode, Error> {
     }
     .write(state.path())?;
 
-    let (ours, theirs) =
-        std::os::unix::net::UnixStream::pair().map_err(Error::io("make the control socket"))?;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(Error::io("make the control socket"))?;
     // A process group of its own: the terminal's Ctrl-C reaches the host part only, which passes it on once.
     let mut guardian = prepared::part(prepared::GUARDIAN, state.path())?
         .stdin(std::os::fd::OwnedFd::from(theirs))
@@ -65,18 +64,13 @@ async fn serve(setup: Setup) -> Result<ExitCode, Error> {
     // The control socket ends when the last process that holds it has, even if the guardian was killed.
     let _ = (&mut serving).await;
     match state.close() {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove the state folder")(error))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove the state folder")(error)),
         _ => Ok(exit_code(status)),
     }
 }
 
 /// Waits for the cluster to shut down; a second Ctrl-C ends it at once.
-async fn end(
-    guardian: &mut Child,
-    interrupts: &mut Interrupts,
-) -> std::io::Result<std::process::ExitStatus> {
+async fn end(guardian: &mut Child, interrupts: &mut Interrupts) -> std::io::Result<std::process::ExitStatus> {
     tokio::select! {
         status = guardian.wait() => status,
         () = interrupts.next() => {
@@ -88,10 +82,7 @@ async fn end(
 
 fn exit_code(status: std::process::ExitStatus) -> ExitCode {
     let signal = |number: i32| 128 + number;
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(signal))
-        .unwrap_or(1);
+    let code = status.code().or_else(|| status.signal().map(signal)).unwrap_or(1);
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 

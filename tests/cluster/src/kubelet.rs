@@ -21,8 +21,7 @@ pub struct Kubelet;
 impl Kubelet {
     pub async fn start(client: kube::Client, config: Config) -> Result<Self, kube::Error> {
         let node =
-            serde_json::from_value(serde_json::json!({ "metadata": { "name": config.node_name } }))
-                .expect("a Node");
+            serde_json::from_value(serde_json::json!({ "metadata": { "name": config.node_name } })).expect("a Node");
         kube::Api::<k8s_openapi::api::core::v1::Node>::all(client)
             .create(&Default::default(), &node)
             .await?;

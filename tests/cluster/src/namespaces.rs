@@ -44,20 +44,13 @@ pub(crate) fn enter() -> Result<(), Error> {
                 None::<&str>,
             )?)
         })
-        .map_err(|source| Error {
-            cause: cause(),
-            source,
-        })
+        .map_err(|source| Error { cause: cause(), source })
 }
 
 /// The settings that are known to refuse an ordinary user, in the order of how often they are met.
 fn cause() -> String {
-    let is =
-        |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
-    let cause = if is(
-        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-        "1",
-    ) {
+    let is = |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
+    let cause = if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
         "AppArmor restricts unprivileged user namespaces (kernel.apparmor_restrict_unprivileged_userns=1)"
     } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
         "this kernel forbids unprivileged user namespaces (kernel.unprivileged_userns_clone=0)"

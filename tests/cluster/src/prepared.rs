@@ -48,9 +48,6 @@ impl Prepared {
 pub(crate) fn part(name: &str, state: &Path) -> Result<tokio::process::Command, Error> {
     let executable = env::current_exe().map_err(Error::io("find this executable"))?;
     let mut command = tokio::process::Command::new(executable);
-    command
-        .arg0(name)
-        .args(env::args_os().skip(1))
-        .env(STATE, state);
+    command.arg0(name).args(env::args_os().skip(1)).env(STATE, state);
     Ok(command)
 }
