@@ -60,7 +60,9 @@ fn trials(tests: &[Test], scenario: Option<&Arc<Scenario>>) -> Vec<Trial> {
             let (body, scenario, runtime) = (test.body, scenario.cloned(), runtime.clone());
             Trial::test(test.name, move || {
                 let (scenario, runtime) = scenario.zip(runtime).ok_or("no cluster")?;
-                runtime.block_on(body(scenario)).map_err(|failure| Failed::from(failure.to_string()))
+                runtime
+                    .block_on(body(scenario))
+                    .map_err(|failure| Failed::from(failure.to_string()))
             })
         })
         .collect()

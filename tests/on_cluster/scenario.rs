@@ -25,7 +25,10 @@ pub struct Test {
 /// A test of an async function that takes the scenario.
 macro_rules! test {
     ($body:path) => {
-        $crate::scenario::Test { name: stringify!($body), body: |scenario| Box::pin($body(scenario)) }
+        $crate::scenario::Test {
+            name: stringify!($body),
+            body: |scenario| Box::pin($body(scenario)),
+        }
     };
 }
 pub(crate) use test;
@@ -58,8 +61,24 @@ impl Scenario {
     pub async fn install(cluster: Cluster) -> Result<Self, Failure> {
         let scenario = Self { cluster };
         let chart = chart();
-        scenario.helm(&["install", RELEASE, &chart, "--namespace", NAMESPACE, "--create-namespace"]).await?;
-        scenario.kubectl(&["wait", "--for=condition=Available", "--timeout=120s", "apiservice/v1.worker.gpustack.ai"]).await?;
+        scenario
+            .helm(&[
+                "install",
+                RELEASE,
+                &chart,
+                "--namespace",
+                NAMESPACE,
+                "--create-namespace",
+            ])
+            .await?;
+        scenario
+            .kubectl(&[
+                "wait",
+                "--for=condition=Available",
+                "--timeout=120s",
+                "apiservice/v1.worker.gpustack.ai",
+            ])
+            .await?;
         Ok(scenario)
     }
 
@@ -71,7 +90,12 @@ impl Scenario {
     /// Runs kubectl, which is expected to fail, and returns its standard error.
     pub async fn kubectl_refused(&self, arguments: &[&str]) -> Result<String, Failure> {
         let output = self.cluster.kubectl(arguments).await?;
-        ensure!(!output.status.success(), "kubectl {} was expected to fail: {}", arguments.join(" "), output.stdout);
+        ensure!(
+            !output.status.success(),
+            "kubectl {} was expected to fail: {}",
+            arguments.join(" "),
+            output.stdout
+        );
         Ok(output.stderr)
     }
 
@@ -83,7 +107,11 @@ impl Scenario {
     /// Applies a manifest into a namespace.
     pub async fn apply(&self, namespace: &str, manifest: &str) -> Result<String, Failure> {
         let arguments = ["apply", "--namespace", namespace, "-f", "-"];
-        succeed("kubectl", &arguments, self.cluster.kubectl_with_input(&arguments, manifest).await?)
+        succeed(
+            "kubectl",
+            &arguments,
+            self.cluster.kubectl_with_input(&arguments, manifest).await?,
+        )
     }
 
     /// Applies a manifest that the API server is to refuse, and returns what it said.
@@ -97,17 +125,31 @@ impl Scenario {
     /// Waits until kubectl's condition holds.
     pub async fn wait(&self, namespace: &str, condition: &str, object: &str) -> Result<String, Failure> {
         let timeout = format!("--timeout={}s", PATIENCE.as_secs());
-        self.kubectl(&["wait", "--namespace", namespace, &format!("--for={condition}"), &timeout, object]).await
+        self.kubectl(&[
+            "wait",
+            "--namespace",
+            namespace,
+            &format!("--for={condition}"),
+            &timeout,
+            object,
+        ])
+        .await
     }
 
     /// One object as JSON.
     pub async fn get(&self, namespace: &str, object: &str) -> Result<Value, Failure> {
-        Ok(serde_json::from_str(&self.kubectl(&["get", "--namespace", namespace, object, "-o", "json"]).await?)?)
+        Ok(serde_json::from_str(
+            &self
+                .kubectl(&["get", "--namespace", namespace, object, "-o", "json"])
+                .await?,
+        )?)
     }
 
     /// The subresource's answer.
     pub async fn metrics(&self, namespace: &str, name: &str) -> Result<Value, Failure> {
-        Ok(serde_json::from_str(&self.kubectl(&["get", "--raw", &metrics_path(namespace, name)]).await?)?)
+        Ok(serde_json::from_str(
+            &self.kubectl(&["get", "--raw", &metrics_path(namespace, name)]).await?,
+        )?)
     }
 
     /// Asks again, without pause between answers, until an answer is as wanted; the last one is in the failure.
@@ -124,7 +166,10 @@ impl Scenario {
                 Ok(answer) => answer.to_string(),
                 Err(failure) => failure.to_string(),
             };
-            ensure!(started.elapsed() < PATIENCE, "the answer never became as wanted; the last: {last}");
+            ensure!(
+                started.elapsed() < PATIENCE,
+                "the answer never became as wanted; the last: {last}"
+            );
         }
     }
 }

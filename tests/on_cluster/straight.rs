@@ -31,7 +31,9 @@ pub async fn get(scenario: &Scenario, address: &str, path: &str, headers: &[(&st
         .with_no_client_auth();
     let host = format!("{RELEASE}.{NAMESPACE}.svc");
     let socket = TcpStream::connect((address, PORT)).await?;
-    let stream = TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(host.clone())?, socket).await?;
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(ServerName::try_from(host.clone())?, socket)
+        .await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let mut request = Request::get(path).header("Host", host);

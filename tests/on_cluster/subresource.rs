@@ -26,14 +26,20 @@ pub fn tests() -> Vec<Test> {
 /// Fails if an answer names an address, a URL or a header.
 fn ensure_discreet(answer: &str) -> Outcome {
     for forbidden in ["10.244.", "10.96.", "://", "X-Remote", "os error", "hyper", "rustls"] {
-        ensure!(!answer.contains(forbidden), "an answer contains {forbidden:?}: {answer}");
+        ensure!(
+            !answer.contains(forbidden),
+            "an answer contains {forbidden:?}: {answer}"
+        );
     }
     Ok(())
 }
 
 /// The entry of `missing[]` about one Pod as a whole.
 fn scrape<'a>(answer: &'a Value, pod: &str) -> Option<&'a Value> {
-    answer["missing"].as_array()?.iter().find(|entry| entry["pod"] == pod && entry["source"] == "scrape")
+    answer["missing"]
+        .as_array()?
+        .iter()
+        .find(|entry| entry["pod"] == pod && entry["source"] == "scrape")
 }
 
 fn gauge<'a>(answer: &'a Value, list: &str, name: &str) -> Option<&'a Value> {
@@ -53,23 +59,63 @@ async fn rights_come_before_existence(scenario: Arc<Scenario>) -> Outcome {
     scenario.apply(namespace, &vllm("chat", 0, "")).await?;
     for path in [&existing, &absent] {
         let said = scenario.kubectl_refused(&["get", "--raw", path, "--as", "eve"]).await?;
-        ensure!(said.contains("Forbidden") || said.contains("forbidden"), "{path}: {said}");
+        ensure!(
+            said.contains("Forbidden") || said.contains("forbidden"),
+            "{path}: {said}"
+        );
     }
     let said = scenario.kubectl_refused(&["get", "--raw", &absent]).await?;
-    ensure!(said.contains("modeldeployments.worker.gpustack.ai \"nobody\" not found"), "an absent name: {said}");
+    ensure!(
+        said.contains("modeldeployments.worker.gpustack.ai \"nobody\" not found"),
+        "an absent name: {said}"
+    );
 
     scenario
-        .kubectl(&["create", "rolebinding", "viewer", "--clusterrole=view", "--user=vera", "--namespace", namespace])
+        .kubectl(&[
+            "create",
+            "rolebinding",
+            "viewer",
+            "--clusterrole=view",
+            "--user=vera",
+            "--namespace",
+            namespace,
+        ])
         .await?;
-    let may = ["auth", "can-i", "get", "modeldeployments/metrics", "--namespace", namespace, "--as", "vera"];
+    let may = [
+        "auth",
+        "can-i",
+        "get",
+        "modeldeployments/metrics",
+        "--namespace",
+        namespace,
+        "--as",
+        "vera",
+    ];
     let started = tokio::time::Instant::now();
     while !scenario.cluster.kubectl(&may).await?.stdout.starts_with("yes") {
-        ensure!(started.elapsed() < PATIENCE, "a viewer may not read modeldeployments/metrics");
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "a viewer may not read modeldeployments/metrics"
+        );
     }
-    let said = scenario.kubectl_refused(&["get", "--raw", &absent, "--as", "vera"]).await?;
+    let said = scenario
+        .kubectl_refused(&["get", "--raw", &absent, "--as", "vera"])
+        .await?;
     ensure!(said.contains("not found"), "a viewer asks for an absent name: {said}");
-    let may_not = ["auth", "can-i", "create", "modeldeployments", "--namespace", namespace, "--as", "vera"];
-    ensure!(scenario.cluster.kubectl(&may_not).await?.stdout.starts_with("no"), "a viewer may create");
+    let may_not = [
+        "auth",
+        "can-i",
+        "create",
+        "modeldeployments",
+        "--namespace",
+        namespace,
+        "--as",
+        "vera",
+    ];
+    ensure!(
+        scenario.cluster.kubectl(&may_not).await?.stdout.starts_with("no"),
+        "a viewer may create"
+    );
     Ok(())
 }
 
@@ -78,8 +124,11 @@ async fn no_pod_is_a_503_that_says_so(scenario: Arc<Scenario>) -> Outcome {
     scenario.apply(namespace, &vllm("chat", 0, "")).await?;
     let started = tokio::time::Instant::now();
     loop {
-        let said = scenario.kubectl_refused(&["get", "--raw", &metrics_path(namespace, "chat")]).await?;
-        if said.contains("ServiceUnavailable") || said.contains("server is currently unable") || said.contains("no Pod") {
+        let said = scenario
+            .kubectl_refused(&["get", "--raw", &metrics_path(namespace, "chat")])
+            .await?;
+        if said.contains("ServiceUnavailable") || said.contains("server is currently unable") || said.contains("no Pod")
+        {
             break;
         }
         ensure!(started.elapsed() < PATIENCE, "no Pod exists, and the answer is {said}");
@@ -102,8 +151,15 @@ async fn gauges_are_sums_over_readable_pods_and_zero_is_zero(scenario: Arc<Scena
                 && gauge(answer, "processing", "router-reported-workers").is_some_and(|gauge| gauge["value"] == 2)
         })
         .await?;
-    ensure!(answer["kind"] == "ModelDeploymentMetrics" && answer["apiVersion"] == "worker.gpustack.ai/v1", "{answer}");
-    ensure!(answer["metadata"] == json!({"name": "chat", "namespace": namespace}), "{}", answer["metadata"]);
+    ensure!(
+        answer["kind"] == "ModelDeploymentMetrics" && answer["apiVersion"] == "worker.gpustack.ai/v1",
+        "{answer}"
+    );
+    ensure!(
+        answer["metadata"] == json!({"name": "chat", "namespace": namespace}),
+        "{}",
+        answer["metadata"]
+    );
     let running = gauge(&answer, "processing", "running").ok_or("no running")?;
     let mut expected = json!({
         "name": "running", "source": "vllm:num_requests_running", "scope": "engine", "role": "server",
@@ -112,13 +168,24 @@ async fn gauges_are_sums_over_readable_pods_and_zero_is_zero(scenario: Arc<Scena
     expected["observedAt"] = running["observedAt"].clone();
     ensure!(*running == expected, "running is {running}");
     let waiting = gauge(&answer, "queueing", "waiting").ok_or("a measured zero is not written")?;
-    ensure!(waiting["value"] == 0 && waiting["podCount"] == 2, "waiting is {waiting}");
+    ensure!(
+        waiting["value"] == 0 && waiting["podCount"] == 2,
+        "waiting is {waiting}"
+    );
     let workers = gauge(&answer, "processing", "router-reported-workers").ok_or("no workers")?;
     ensure!(
-        workers["source"] == "vllm_router_active_workers" && workers["scope"] == "router" && workers["unit"] == "workers" && workers.get("role").is_none(),
+        workers["source"] == "vllm_router_active_workers"
+            && workers["scope"] == "router"
+            && workers["unit"] == "workers"
+            && workers.get("role").is_none(),
         "workers are {workers}"
     );
-    let names: Vec<&str> = answer["processing"].as_array().into_iter().flatten().filter_map(|gauge| gauge["name"].as_str()).collect();
+    let names: Vec<&str> = answer["processing"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|gauge| gauge["name"].as_str())
+        .collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();
     ensure!(names == sorted, "the order is {names:?}");
@@ -130,12 +197,22 @@ async fn one_hung_pod_of_three(scenario: Arc<Scenario>) -> Outcome {
     scenario.cluster.kubelet().hang(namespace, "chat-server-1")?;
     let started = tokio::time::Instant::now();
     let answer = scenario.metrics(namespace, "chat").await?;
-    ensure!(started.elapsed() < Duration::from_secs(8), "the answer took {:?}", started.elapsed());
+    ensure!(
+        started.elapsed() < Duration::from_secs(8),
+        "the answer took {:?}",
+        started.elapsed()
+    );
     ensure!(answer["partial"] == true, "partial is {}", answer["partial"]);
     let hung = scrape(&answer, "chat-server-1").ok_or("the hung Pod is not named")?;
-    ensure!(hung["code"] == "Timeout" && hung["required"] == true && hung["role"] == "server", "the hung Pod: {hung}");
+    ensure!(
+        hung["code"] == "Timeout" && hung["required"] == true && hung["role"] == "server",
+        "the hung Pod: {hung}"
+    );
     let running = gauge(&answer, "processing", "running").ok_or("no running")?;
-    ensure!(running["podCount"] == 2 && running["expectedPods"] == 3, "running is {running}");
+    ensure!(
+        running["podCount"] == 2 && running["expectedPods"] == 3,
+        "running is {running}"
+    );
     ensure_discreet(&answer.to_string())
 }
 
@@ -143,17 +220,39 @@ async fn each_fault_of_a_pod_has_its_code(scenario: Arc<Scenario>) -> Outcome {
     /// One byte more than a body may have.
     const OVER: usize = 1024 * 1024 + 1;
     let namespace = &available(&scenario, "faults", 2, "").await?;
-    let engine = scenario.cluster.kubelet().engine(namespace, "chat-server-1").ok_or("no engine")?;
+    let engine = scenario
+        .cluster
+        .kubelet()
+        .engine(namespace, "chat-server-1")
+        .ok_or("no engine")?;
     let elsewhere = "http://chat-server-0/metrics".to_owned();
     let faults = [
         (State::Redirect(elsewhere), "HttpStatus"),
         (State::Status(500), "HttpStatus"),
-        (State::Oversize { bytes: OVER, chunked: false }, "TooLarge"),
-        (State::Oversize { bytes: OVER, chunked: true }, "TooLarge"),
+        (
+            State::Oversize {
+                bytes: OVER,
+                chunked: false,
+            },
+            "TooLarge",
+        ),
+        (
+            State::Oversize {
+                bytes: OVER,
+                chunked: true,
+            },
+            "TooLarge",
+        ),
         (State::Html, "NotExposition"),
         (State::Gzip, "Unreadable"),
         (State::Stall, "Timeout"),
-        (State::Drip { bytes: 16, pause: Duration::from_millis(200) }, "Timeout"),
+        (
+            State::Drip {
+                bytes: 16,
+                pause: Duration::from_millis(200),
+            },
+            "Timeout",
+        ),
         (State::Refuse, "Refused"),
     ];
     for (state, code) in faults {
@@ -167,11 +266,19 @@ async fn each_fault_of_a_pod_has_its_code(scenario: Arc<Scenario>) -> Outcome {
         ensure!(answer["partial"] == true, "{fault}: not partial");
         ensure_discreet(&answer.to_string())?;
         engine.enter(State::Normal);
-        scenario.metrics_until(namespace, "chat", |answer| scrape(answer, "chat-server-1").is_none()).await?;
+        scenario
+            .metrics_until(namespace, "chat", |answer| scrape(answer, "chat-server-1").is_none())
+            .await?;
     }
-    engine.enter(State::Oversize { bytes: OVER - 1, chunked: false });
+    engine.enter(State::Oversize {
+        bytes: OVER - 1,
+        chunked: false,
+    });
     let exact = scenario.metrics_until(namespace, "chat", |_| true).await?;
-    ensure!(scrape(&exact, "chat-server-1").is_none(), "a body of exactly 1 MiB: {exact}");
+    ensure!(
+        scrape(&exact, "chat-server-1").is_none(),
+        "a body of exactly 1 MiB: {exact}"
+    );
     Ok(())
 }
 
@@ -198,22 +305,41 @@ async fn an_address_that_moved_to_another_pod_is_not_read_for_the_first(scenario
 async fn all_unreadable_is_a_503_with_the_first_cause(scenario: Arc<Scenario>) -> Outcome {
     let namespace = &available(&scenario, "unreadable", 2, "").await?;
     for pod in ["chat-server-0", "chat-server-1"] {
-        scenario.cluster.kubelet().engine(namespace, pod).ok_or("no engine")?.enter(State::Status(500));
+        scenario
+            .cluster
+            .kubelet()
+            .engine(namespace, pod)
+            .ok_or("no engine")?
+            .enter(State::Status(500));
     }
     let started = tokio::time::Instant::now();
     loop {
-        let output = scenario.cluster.kubectl(&["get", "--raw", &metrics_path(namespace, "chat")]).await?;
+        let output = scenario
+            .cluster
+            .kubectl(&["get", "--raw", &metrics_path(namespace, "chat")])
+            .await?;
         if !output.status.success() {
-            ensure!(output.stderr.contains("HttpStatus") && output.stderr.contains('2'), "the 503 says {}", output.stderr);
+            ensure!(
+                output.stderr.contains("HttpStatus") && output.stderr.contains('2'),
+                "the 503 says {}",
+                output.stderr
+            );
             return ensure_discreet(&output.stderr);
         }
-        ensure!(started.elapsed() < PATIENCE, "all Pods answer 500, and the answer is {}", output.stdout);
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "all Pods answer 500, and the answer is {}",
+            output.stdout
+        );
     }
 }
 
 async fn a_forged_identity_without_the_front_proxy_certificate_is_401(scenario: Arc<Scenario>) -> Outcome {
     let pods = scenario.get(crate::scenario::NAMESPACE, "pods").await?;
-    let address = pods["items"][0]["status"]["podIP"].as_str().ok_or("the operator has no address")?.to_owned();
+    let address = pods["items"][0]["status"]["podIP"]
+        .as_str()
+        .ok_or("the operator has no address")?
+        .to_owned();
     let path = metrics_path("default", "chat");
     let status = crate::straight::get(
         &scenario,
@@ -230,7 +356,10 @@ async fn a_forged_identity_without_the_front_proxy_certificate_is_401(scenario: 
 
 async fn only_take_over_roles_answer_with_their_names(scenario: Arc<Scenario>) -> Outcome {
     let namespace = &scenario.cluster.namespace("takeover").await?;
-    let manifest = vllm("chat", 1, "").replace("    replicas: 1\n", "    replicas: 1\n    command: [vllm, serve, tiny]\n");
+    let manifest = vllm("chat", 1, "").replace(
+        "    replicas: 1\n",
+        "    replicas: 1\n    command: [vllm, serve, tiny]\n",
+    );
     scenario.apply(namespace, &manifest).await?;
     let answer = scenario.metrics_until(namespace, "chat", |_| true).await?;
     let expected = json!([{"pod": "", "source": "engine/server", "scope": "engine", "role": "server", "roleKind": "Server", "code": "TakeOver", "required": false}]);
@@ -240,6 +369,9 @@ async fn only_take_over_roles_answer_with_their_names(scenario: Arc<Scenario>) -
     }
     ensure!(missing == expected && answer["partial"] == false, "{answer}");
     let pod = scenario.get(namespace, "pod/chat-server-0").await?;
-    ensure!(pod["metadata"]["annotations"].get("prometheus.io/scrape").is_none(), "a take-over Pod is annotated: {pod}");
+    ensure!(
+        pod["metadata"]["annotations"].get("prometheus.io/scrape").is_none(),
+        "a take-over Pod is annotated: {pod}"
+    );
     Ok(())
 }
