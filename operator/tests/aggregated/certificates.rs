@@ -1,0 +1,1 @@
+//! The certificates' keeper against a played API server.
