@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
+use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha512};
 use tokio::net::{TcpListener, TcpStream};
@@ -45,14 +46,10 @@ use front_proxy::source::Published;
 use metrics::Answers;
 use openapi::OpenApi;
 
-/// API group.
-pub const GROUP: &str = "worker.gpustack.ai";
-/// The version that this server serves.
-pub const VERSION: &str = "v1";
+pub use model_deployment_crds::{AGGREGATED_VERSION as VERSION, GROUP, PLURAL as RESOURCE};
+
 /// Group and version.
 pub const GROUP_VERSION: &str = "worker.gpustack.ai/v1";
-/// Plural resource.
-pub const RESOURCE: &str = "modeldeployments";
 /// Kind of the resource.
 pub const KIND: &str = "ModelDeployment";
 /// Kind of its `metrics` subresource.
@@ -106,10 +103,14 @@ impl Server {
             discovery: Discovery::new(),
             leaving: AtomicBool::new(false),
             metrics_at_once: Semaphore::new(METRICS_AT_ONCE),
-            openapi: OpenApi::of::<serde_json::Value>(),
+            openapi: OpenApi::of::<ModelDeploymentMetrics>(),
             published: Published::default(),
         };
-        Server { config, client, state: Arc::new(state) }
+        Server {
+            config,
+            client,
+            state: Arc::new(state),
+        }
     }
 
     /// Serves until `shutdown`, then leaves: no longer ready, still serving for the delay; then no longer listening, open
@@ -157,7 +158,9 @@ impl Server {
             };
             match accepted {
                 Ok((socket, address)) => match crowd.enter(address.ip()) {
-                    Some(place) => drop(open.spawn(self.connection(socket, connections.clone(), leaving.clone(), place))),
+                    Some(place) => {
+                        drop(open.spawn(self.connection(socket, connections.clone(), leaving.clone(), place)))
+                    }
                     None => tracing::warn!("too many connections, one is refused"),
                 },
                 Err(error) => {
@@ -211,7 +214,10 @@ impl Crowd {
         }
         *count += 1;
         drop(counts);
-        Some(Place { crowd: self.clone(), address })
+        Some(Place {
+            crowd: self.clone(),
+            address,
+        })
     }
 }
 
@@ -229,8 +235,10 @@ impl Drop for Place {
 
 /// SHA-512 in lower-case hexadecimal, Kubernetes' form of a document's hash.
 fn hash(bytes: &[u8]) -> String {
-    Sha512::digest(bytes).iter().fold(String::with_capacity(128), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Sha512::digest(bytes)
+        .iter()
+        .fold(String::with_capacity(128), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }

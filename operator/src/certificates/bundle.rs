@@ -14,7 +14,10 @@ use super::secret::MANAGER;
 
 /// `authorities` as PEM.
 pub(super) fn pem(authorities: &[CertificateDer<'_>]) -> String {
-    let blocks: Vec<Pem> = authorities.iter().map(|one| Pem::new("CERTIFICATE", one.to_vec())).collect();
+    let blocks: Vec<Pem> = authorities
+        .iter()
+        .map(|one| Pem::new("CERTIFICATE", one.to_vec()))
+        .collect();
     encode_many_config(&blocks, EncodeConfig::new().set_line_ending(LineEnding::LF))
 }
 
@@ -41,5 +44,6 @@ pub(super) async fn publish(
         "metadata": {"name": name, "uid": service.metadata.uid},
         "spec": {"caBundle": k8s_openapi::ByteString(pem(authorities).into_bytes())},
     });
-    api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch)).await
+    api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch))
+        .await
 }

@@ -29,11 +29,18 @@ pub(super) struct Issued {
 /// A new authority. Its subject is its own, so that two generations are never taken for one another.
 pub(super) fn authority(service: &str, now: Timestamp) -> Result<Issued, rcgen::Error> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let mut params = params(now, now - BACK + AUTHORITY, &format!("{service} authority {}", now.as_second()));
+    let mut params = params(
+        now,
+        now - BACK + AUTHORITY,
+        &format!("{service} authority {}", now.as_second()),
+    );
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let certificate = params.self_signed(&key)?;
-    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+    Ok(Issued {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
 }
 
 /// A new leaf for `names` from `authority`.
@@ -47,7 +54,10 @@ pub(super) fn leaf(authority: &Authority, names: &[String], now: Timestamp) -> R
     params.use_authority_key_identifier_extension = true;
     let issuer = Issuer::from_ca_cert_der(&authority.certificate, &authority.key)?;
     let certificate = params.signed_by(&key, &issuer)?;
-    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+    Ok(Issued {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
 }
 
 fn params(now: Timestamp, until: Timestamp, name: &str) -> CertificateParams {

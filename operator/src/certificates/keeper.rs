@@ -98,7 +98,10 @@ impl Keeper {
                 }
                 Err(failed) => {
                     if !failed.is_race() {
-                        tracing::warn!(error = &failed as &dyn std::error::Error, "the serving certificate cannot be kept up, trying again");
+                        tracing::warn!(
+                            error = &failed as &dyn std::error::Error,
+                            "the serving certificate cannot be kept up, trying again"
+                        );
                     }
                     let wake = retry;
                     retry = (retry * 2).min(RETRY_MOST);
@@ -117,12 +120,18 @@ impl Keeper {
         let secret = |name: &str| watcher::watch_object(self.secrets.clone(), name).default_backoff();
         let authority = secret(&self.config.authority_secret()).map_ok(Seen::Authority);
         let leaf = secret(&self.config.secret).map_ok(Seen::Leaf);
-        let service =
-            watcher::watch_object(self.api_services.clone(), &self.config.api_service).default_backoff().map_ok(Seen::Service);
+        let service = watcher::watch_object(self.api_services.clone(), &self.config.api_service)
+            .default_backoff()
+            .map_ok(Seen::Service);
         stream::select_all([
-            authority.map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the authority's Secret", error))).boxed(),
-            leaf.map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the leaf's Secret", error))).boxed(),
-            service.map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the APIService", error))).boxed(),
+            authority
+                .map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the authority's Secret", error)))
+                .boxed(),
+            leaf.map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the leaf's Secret", error)))
+                .boxed(),
+            service
+                .map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the APIService", error)))
+                .boxed(),
         ])
         .boxed()
     }
@@ -178,7 +187,11 @@ impl Keeper {
         let (leaf_secret, leaf) = self.leaf.as_ref()?;
         let published = authority.good().and_then(|authority| {
             let own = &authority.certificate;
-            if !self.service.as_ref().is_some_and(|service| bundle::published(service).contains(own)) {
+            if !self
+                .service
+                .as_ref()
+                .is_some_and(|service| bundle::published(service).contains(own))
+            {
                 self.published = None;
                 return None;
             }
@@ -206,7 +219,9 @@ impl Keeper {
         let issued = issue::authority(&self.config.service, Timestamp::now())?;
         let before = self.authority.as_ref().and_then(|(secret, _)| secret.clone());
         let data = secret::content(before.as_ref(), Some(issued), None);
-        let stored = self.store(&self.config.authority_secret(), before.as_ref(), data).await?;
+        let stored = self
+            .store(&self.config.authority_secret(), before.as_ref(), data)
+            .await?;
         tracing::info!("an authority for the serving certificate was made");
         self.take_authority(Some(stored));
         Ok(())
@@ -214,7 +229,9 @@ impl Keeper {
 
     async fn make_leaf(&mut self) -> Result<(), Failed> {
         let now = Timestamp::now();
-        let Some((_, Held::Good(authority))) = &self.authority else { return Ok(()) };
+        let Some((_, Held::Good(authority))) = &self.authority else {
+            return Ok(());
+        };
         let issued = issue::leaf(authority, &self.names, now)?;
         self.store_leaf(Some(issued), now).await?;
         tracing::info!("a serving certificate was issued");
@@ -226,7 +243,9 @@ impl Keeper {
     }
 
     async fn store_leaf(&mut self, issued: Option<issue::Issued>, now: Timestamp) -> Result<(), Failed> {
-        let Some((_, Held::Good(authority))) = &self.authority else { return Ok(()) };
+        let Some((_, Held::Good(authority))) = &self.authority else {
+            return Ok(());
+        };
         let before = self.leaf.as_ref().and_then(|(secret, _)| secret.clone());
         let trusted = super::plan::to_trust(&secret::trusted(before.as_ref()), &authority.certificate, now);
         let data = secret::content(before.as_ref(), issued, Some(&trusted));
@@ -268,14 +287,19 @@ impl Keeper {
 
     /// Has the API server trust what the leaf's Secret says, where it does not yet.
     async fn publish(&mut self) -> Result<(), Failed> {
-        let Some((Some(leaf), Held::Good(_))) = &self.leaf else { return Ok(()) };
+        let Some((Some(leaf), Held::Good(_))) = &self.leaf else {
+            return Ok(());
+        };
         let Some(service) = &self.service else { return Ok(()) };
         let trusted = secret::trusted(Some(leaf));
         if !*self.leading.borrow() || bundle::published(service) == trusted {
             return Ok(());
         }
         let service = bundle::publish(&self.api_services, service, &trusted).await?;
-        tracing::info!(authorities = trusted.len(), "the API server was told which authorities to trust for the APIService");
+        tracing::info!(
+            authorities = trusted.len(),
+            "the API server was told which authorities to trust for the APIService"
+        );
         self.service = Some(service);
         Ok(())
     }

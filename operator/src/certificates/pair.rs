@@ -70,7 +70,11 @@ impl Authority {
             return Err(Damage::Mismatch);
         }
         let validity = Validity::of(&parsed)?;
-        Ok(Authority { certificate, key, validity })
+        Ok(Authority {
+            certificate,
+            key,
+            validity,
+        })
     }
 }
 
@@ -99,7 +103,11 @@ impl Leaf {
             rustls::Error::InvalidCertificate(_) => Damage::Certificate,
             _ => Damage::Key,
         })?;
-        Ok(Leaf { key: Arc::new(key), validity, serial })
+        Ok(Leaf {
+            key: Arc::new(key),
+            validity,
+            serial,
+        })
     }
 
     /// Whether someone who trusts `authorities` takes this for each of `names` at `now`.
@@ -109,16 +117,34 @@ impl Leaf {
         names: &[String],
         now: Timestamp,
     ) -> bool {
-        let anchors: Vec<_> =
-            authorities.into_iter().filter_map(|authority| webpki::anchor_from_trusted_cert(authority).ok()).collect();
-        let Some((leaf, intermediates)) = self.key.cert.split_first() else { return false };
-        let Ok(leaf) = EndEntityCert::try_from(leaf) else { return false };
-        let Ok(seconds) = u64::try_from(now.as_second()) else { return false };
+        let anchors: Vec<_> = authorities
+            .into_iter()
+            .filter_map(|authority| webpki::anchor_from_trusted_cert(authority).ok())
+            .collect();
+        let Some((leaf, intermediates)) = self.key.cert.split_first() else {
+            return false;
+        };
+        let Ok(leaf) = EndEntityCert::try_from(leaf) else {
+            return false;
+        };
+        let Ok(seconds) = u64::try_from(now.as_second()) else {
+            return false;
+        };
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
         let usage = KeyUsage::server_auth();
-        leaf.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &anchors, intermediates, now, usage, None, None).is_ok()
+        leaf.verify_for_usage(
+            webpki::ALL_VERIFICATION_ALGS,
+            &anchors,
+            intermediates,
+            now,
+            usage,
+            None,
+            None,
+        )
+        .is_ok()
             && names.iter().all(|name| {
-                ServerName::try_from(name.as_str()).is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+                ServerName::try_from(name.as_str())
+                    .is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
             })
     }
 }

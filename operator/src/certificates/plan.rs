@@ -80,7 +80,9 @@ impl State<'_> {
     }
 
     fn with(&self, authority: &Authority, now: Timestamp) -> Step {
-        let Some(leaf) = self.leaf.good() else { return Step::MakeLeaf };
+        let Some(leaf) = self.leaf.good() else {
+            return Step::MakeLeaf;
+        };
         let own = &authority.certificate;
         if !leaf.is_trusted(self.trusted.iter().chain([own]), self.names, now) {
             return Step::MakeLeaf;
@@ -91,7 +93,11 @@ impl State<'_> {
         if !leaf.is_trusted([own], self.names, now) {
             return match self.published {
                 Some(published) if published >= OVERLAP => Step::MakeLeaf,
-                Some(published) => Step::Wait(SignedDuration::try_from(OVERLAP - published).ok().map(|rest| now + rest)),
+                Some(published) => Step::Wait(
+                    SignedDuration::try_from(OVERLAP - published)
+                        .ok()
+                        .map(|rest| now + rest),
+                ),
                 // The leaf in force is from an authority that is trusted still, and is replaced when it ends.
                 None => Step::Wait(Some(leaf.validity.until)),
             };
@@ -111,8 +117,11 @@ pub(super) fn to_trust(
     own: &CertificateDer<'static>,
     now: Timestamp,
 ) -> Vec<CertificateDer<'static>> {
-    let mut trusted: Vec<_> =
-        trusted.iter().filter(|one| pair::end(one).is_some_and(|end| now < end)).cloned().collect();
+    let mut trusted: Vec<_> = trusted
+        .iter()
+        .filter(|one| pair::end(one).is_some_and(|end| now < end))
+        .cloned()
+        .collect();
     if !trusted.contains(own) {
         trusted.push(own.clone());
     }

@@ -46,11 +46,17 @@ pub(super) fn leaf(secret: &Secret) -> Result<Leaf, Damage> {
 /// The trusted authorities, without what cannot be read.
 pub(super) fn trusted(secret: Option<&Secret>) -> Vec<CertificateDer<'static>> {
     let text = secret.and_then(|secret| text(secret, TRUSTED).ok()).unwrap_or_default();
-    CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok).collect()
+    CertificateDer::pem_slice_iter(text.as_bytes())
+        .filter_map(Result::ok)
+        .collect()
 }
 
 fn text<'a>(secret: &'a Secret, key: &'static str) -> Result<&'a str, Damage> {
-    let bytes = secret.data.as_ref().and_then(|data| data.get(key)).ok_or(Damage::Missing(key))?;
+    let bytes = secret
+        .data
+        .as_ref()
+        .and_then(|data| data.get(key))
+        .ok_or(Damage::Missing(key))?;
     std::str::from_utf8(&bytes.0).map_err(|_| match key {
         KEY => Damage::Key,
         _ => Damage::Certificate,
@@ -82,7 +88,10 @@ pub(super) async fn store(
     data: BTreeMap<String, ByteString>,
     owner: Option<OwnerReference>,
 ) -> Result<Secret, kube::Error> {
-    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let params = PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    };
     match before {
         Some(before) => {
             let mut secret = before.clone();
@@ -91,7 +100,10 @@ pub(super) async fn store(
             api.replace(name, &params, &secret).await
         }
         None => {
-            let labels = BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), "model-deployment-operator".to_owned())]);
+            let labels = BTreeMap::from([(
+                "app.kubernetes.io/managed-by".to_owned(),
+                "model-deployment-operator".to_owned(),
+            )]);
             let secret = Secret {
                 metadata: ObjectMeta {
                     name: Some(name.to_owned()),

@@ -53,7 +53,12 @@ impl<'a> ResourcePath<'a> {
             [resource, name, subresource] => (resource, Some(name), Some(subresource)),
             _ => return None,
         };
-        Some(ResourcePath { namespace, resource, name, subresource })
+        Some(ResourcePath {
+            namespace,
+            resource,
+            name,
+            subresource,
+        })
     }
 
     /// The attributes of a request with `method` and `query`; `None` for a method that Kubernetes has no verb for.
@@ -137,7 +142,12 @@ mod tests {
         );
         assert_eq!(
             ResourcePath::parse("modeldeployments"),
-            Some(ResourcePath { namespace: None, resource: "modeldeployments", name: None, subresource: None })
+            Some(ResourcePath {
+                namespace: None,
+                resource: "modeldeployments",
+                name: None,
+                subresource: None
+            })
         );
     }
 

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, Shared, WeakShared};
 use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -76,7 +76,10 @@ impl Authorizer {
         if caller.is_master() {
             return Ok(Decision::Allowed);
         }
-        let question = Question { caller: caller.clone(), attributes: attributes.clone() };
+        let question = Question {
+            caller: caller.clone(),
+            attributes: attributes.clone(),
+        };
         if let Some(decision) = self.memory.lock().get(&question) {
             return Ok(decision);
         }
@@ -92,10 +95,12 @@ impl Authorizer {
         let this = self.clone();
         let own = question.clone();
         let review = async move {
-            let answer = tokio::time::timeout(DEADLINE, this.ask(&own)).await.unwrap_or_else(|_| {
-                tracing::warn!("a review of a caller's rights did not end in time");
-                Err(Undecided)
-            });
+            let answer = tokio::time::timeout(DEADLINE, this.ask(&own))
+                .await
+                .unwrap_or_else(|_| {
+                    tracing::warn!("a review of a caller's rights did not end in time");
+                    Err(Undecided)
+                });
             if let Ok(decision) = &answer
                 && own.caller.len() + own.attributes.len() <= REMEMBERED
             {

@@ -93,7 +93,12 @@ impl Connections {
         };
         let session = stream.get_ref().1;
         let peer = Peer {
-            chain: session.peer_certificates().unwrap_or_default().iter().map(|one| one.clone().into_owned()).collect(),
+            chain: session
+                .peer_certificates()
+                .unwrap_or_default()
+                .iter()
+                .map(|one| one.clone().into_owned())
+                .collect(),
         };
         let builder = match session.alpn_protocol() {
             Some(tls::H2) => &self.http2,
@@ -147,7 +152,9 @@ impl Drop for Begun {
 /// Ends when nothing was under way for [`IDLE`].
 async fn idle(mut busy: watch::Receiver<usize>) {
     loop {
-        let Ok(_) = busy.wait_for(|count| *count == 0).await else { return };
+        let Ok(_) = busy.wait_for(|count| *count == 0).await else {
+            return;
+        };
         tokio::select! {
             () = tokio::time::sleep(IDLE) => return,
             _ = busy.changed() => {}

@@ -35,7 +35,10 @@ impl Discovery {
     pub fn new() -> Self {
         Discovery {
             aggregated: Document::new(&aggregated(), AGGREGATED_TYPE),
-            groups: Document::new(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]}), JSON),
+            groups: Document::new(
+                &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]}),
+                JSON,
+            ),
             group: Document::new(&with_type("APIGroup", group()), JSON),
             resources: Document::new(&resources(), JSON),
         }

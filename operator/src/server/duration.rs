@@ -51,32 +51,28 @@ pub fn parse(text: &str) -> Result<i64, Malformed> {
 
 /// Splits the leading decimal digits off.
 fn digits(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
 }
 
 fn number(digits: &str) -> Result<u128, Malformed> {
     digits.bytes().try_fold(0u128, |number, digit| {
         let number = number * 10 + u128::from(digit - b'0');
-        if number > LIMIT {
-            Err(Malformed)
-        } else {
-            Ok(number)
-        }
+        if number > LIMIT { Err(Malformed) } else { Ok(number) }
     })
 }
 
 /// The part of `unit` that the digits after the point stand for, in floating point as Go works it out.
 fn part(digits: &str, unit: u128) -> u128 {
-    // 18 digits are what Go's 63 bits always hold; no unit is long enough for more to matter.
-    let (sum, scale) = digits
-        .bytes()
-        .take(18)
-        .fold((0u64, 1f64), |(sum, scale), digit| {
-            (sum * 10 + u64::from(digit - b'0'), scale * 10.0)
-        });
+    let (mut sum, mut scale) = (0u64, 1f64);
+    for digit in digits.bytes() {
+        // What Go's 63 bits no longer hold, it drops.
+        let next = u128::from(sum) * 10 + u128::from(digit - b'0');
+        let Some(next) = u64::try_from(next).ok().filter(|next| u128::from(*next) <= LIMIT) else {
+            break;
+        };
+        (sum, scale) = (next, scale * 10.0);
+    }
     (sum as f64 * (unit as f64 / scale)) as u128
 }
 
@@ -127,6 +123,7 @@ mod tests {
             ("1h2m3s4ms5us6ns", 3_723_004_005_006),
             ("52763797000ns", 52_763_797_000),
             ("0.3333333333333333333h", 1_200_000_000_000),
+            ("0.9223372036854775807h", 3_320_413_933_267),
             ("9223372036854775807ns", i64::MAX),
             ("9223372036.854775807s", i64::MAX),
         ] {
@@ -137,9 +134,27 @@ mod tests {
     #[test]
     fn refuses_what_go_refuses() {
         for text in [
-            "", "3", "-", "s", ".", "-.", ".s", "+.s", "1d", "1 s", " 1s", "1s ", "1S", "--1s", "1s-2s",
-            "9223372036854775808ns", "9223372036854775.808us", "3000000h", "99999999999999999999999999999999999999999999s",
-            "1e3s", "\u{0661}s",
+            "",
+            "3",
+            "-",
+            "s",
+            ".",
+            "-.",
+            ".s",
+            "+.s",
+            "1d",
+            "1 s",
+            " 1s",
+            "1s ",
+            "1S",
+            "--1s",
+            "1s-2s",
+            "9223372036854775808ns",
+            "9223372036854775.808us",
+            "3000000h",
+            "99999999999999999999999999999999999999999999s",
+            "1e3s",
+            "\u{0661}s",
         ] {
             assert_eq!(parse(text), Err(Malformed), "{text}");
         }

@@ -106,7 +106,10 @@ impl FrontProxy {
             .iter()
             .map(|authority| webpki::anchor_from_trusted_cert(authority).map(|anchor| anchor.to_owned()))
             .collect::<Result<_, _>>()
-            .map_err(|error| Unusable::Certificate { key: ROOTS, reason: error.to_string() })?;
+            .map_err(|error| Unusable::Certificate {
+                key: ROOTS,
+                reason: error.to_string(),
+            })?;
         Ok(FrontProxy {
             roots,
             allowed_names,
@@ -142,7 +145,11 @@ impl FrontProxy {
             return Ok(());
         }
         let (_, leaf) = x509_parser::parse_x509_certificate(leaf).map_err(|_| Untrusted::Unreadable)?;
-        let name = leaf.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+        let name = leaf
+            .subject()
+            .iter_common_name()
+            .next()
+            .and_then(|name| name.as_str().ok());
         match name {
             Some(name) if self.allowed_names.iter().any(|allowed| allowed == name) => Ok(()),
             _ => Err(Untrusted::Name),
@@ -150,14 +157,16 @@ impl FrontProxy {
     }
 }
 
-fn certificates(
-    data: &BTreeMap<String, String>,
-    key: &'static str,
-) -> Result<Vec<CertificateDer<'static>>, Unusable> {
-    let Some(text) = data.get(key) else { return Ok(Vec::new()) };
+fn certificates(data: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let Some(text) = data.get(key) else {
+        return Ok(Vec::new());
+    };
     CertificateDer::pem_slice_iter(text.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|error| Unusable::Certificate { key, reason: error.to_string() })
+        .map_err(|error| Unusable::Certificate {
+            key,
+            reason: error.to_string(),
+        })
 }
 
 fn list(data: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<String>, Unusable> {
@@ -186,7 +195,10 @@ mod tests {
     }
 
     fn published(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect()
     }
 
     #[test]
@@ -203,7 +215,10 @@ mod tests {
         let authority = authority();
         for (key, value) in [
             ("requestheader-client-ca-file", ""),
-            ("requestheader-client-ca-file", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            (
+                "requestheader-client-ca-file",
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            ),
             ("requestheader-username-headers", "[]"),
             ("requestheader-username-headers", "X-Remote-User"),
             ("requestheader-username-headers", r#"["X Remote User"]"#),

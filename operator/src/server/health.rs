@@ -43,7 +43,11 @@ impl Question {
         match self {
             Question::Health | Question::Live => vec![ping],
             Question::Ready => {
-                vec![ping, ("serving-certificate", state.certificate), ("shutdown", !state.leaving)]
+                vec![
+                    ping,
+                    ("serving-certificate", state.certificate),
+                    ("shutdown", !state.leaving),
+                ]
             }
         }
     }
@@ -76,7 +80,10 @@ impl Question {
         Some(match (holds, verbose) {
             (true, false) => response::text(StatusCode::OK, "ok".to_owned()),
             (true, true) => response::text(StatusCode::OK, format!("{lines}{name} check passed\n")),
-            (false, _) => response::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{name} check failed\n")),
+            (false, _) => response::text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("{lines}{name} check failed\n"),
+            ),
         })
     }
 }
@@ -86,7 +93,10 @@ mod tests {
     use super::*;
     use http_body_util::BodyExt;
 
-    const LEAVING: State = State { certificate: true, leaving: true };
+    const LEAVING: State = State {
+        certificate: true,
+        leaving: true,
+    };
 
     async fn ask(question: Question, state: State, check: Option<&str>, query: &str) -> (u16, String) {
         let response = question.answer(state, check, &Query::parse(query)).unwrap();
@@ -109,10 +119,20 @@ mod tests {
 
     #[tokio::test]
     async fn checks_can_be_left_out_asked_singly_and_listed() {
-        assert_eq!(ask(Question::Ready, LEAVING, None, "exclude=shutdown").await, (200, "ok".into()));
-        assert_eq!(ask(Question::Ready, LEAVING, Some("ping"), "").await, (200, "ok".into()));
+        assert_eq!(
+            ask(Question::Ready, LEAVING, None, "exclude=shutdown").await,
+            (200, "ok".into())
+        );
+        assert_eq!(
+            ask(Question::Ready, LEAVING, Some("ping"), "").await,
+            (200, "ok".into())
+        );
         assert_eq!(ask(Question::Ready, LEAVING, Some("shutdown"), "").await.0, 500);
-        assert!(Question::Ready.answer(LEAVING, Some("etcd"), &Query::parse("")).is_none());
+        assert!(
+            Question::Ready
+                .answer(LEAVING, Some("etcd"), &Query::parse(""))
+                .is_none()
+        );
         assert_eq!(
             ask(Question::Live, LEAVING, None, "verbose").await,
             (200, "[+]ping ok\nlivez check passed\n".into())

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, Response, StatusCode};
-use serde_json::Value;
+use model_deployment_crds::metrics::ModelDeploymentMetrics;
 
 use super::attributes::is_dns_name;
+use super::duration;
 use super::negotiation::{Offer, choose};
 use super::query::Query;
 use super::response::{self, Body};
 use super::status::Failure;
-use super::duration;
 
 /// The window that a caller may ask for: long enough to hold a baseline, short enough to end inside one request.
 const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3);
@@ -60,7 +60,7 @@ pub trait Answers: Send + Sync + 'static {
         namespace: &'a str,
         name: &'a str,
         query: MetricsQuery,
-    ) -> BoxFuture<'a, Result<Value, Refusal>>;
+    ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>>;
 }
 
 impl MetricsQuery {
@@ -84,7 +84,9 @@ impl MetricsQuery {
             None | Some("" | "standard") => View::Standard,
             Some("full") => View::Full,
             Some(text) => {
-                return Err(Failure::bad_request(format!("view must be standard or full, not {text:?}")));
+                return Err(Failure::bad_request(format!(
+                    "view must be standard or full, not {text:?}"
+                )));
             }
         };
         Ok(MetricsQuery { window, view })
@@ -124,7 +126,14 @@ mod tests {
 
     #[test]
     fn window_is_one_to_three_seconds() {
-        for (text, milliseconds) in [("1s", 1000), ("3s", 3000), ("1.5s", 1500), ("2500ms", 2500), ("0h0m2s", 2000), ("%31s", 1000)] {
+        for (text, milliseconds) in [
+            ("1s", 1000),
+            ("3s", 3000),
+            ("1.5s", 1500),
+            ("2500ms", 2500),
+            ("0h0m2s", 2000),
+            ("%31s", 1000),
+        ] {
             assert_eq!(
                 parse(&format!("window={text}")).unwrap().window,
                 Some(Duration::from_millis(milliseconds)),

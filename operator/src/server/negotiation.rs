@@ -116,7 +116,13 @@ mod tests {
     #[test]
     fn no_header_and_wildcards_mean_json() {
         assert_eq!(choose(&HeaderMap::new(), &[V2, Offer::Json]), Some(Offer::Json));
-        for accept in ["", "*/*", "application/*", "application/json, */*", "text/html, */*;q=0.1"] {
+        for accept in [
+            "",
+            "*/*",
+            "application/*",
+            "application/json, */*",
+            "text/html, */*;q=0.1",
+        ] {
             assert_eq!(asked(accept), Some(Offer::Json), "{accept}");
         }
     }
@@ -151,8 +157,14 @@ mod tests {
 
     #[test]
     fn parameters_come_in_any_order_and_quality_decides() {
-        assert_eq!(asked("application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"), Some(V2));
-        assert_eq!(asked("application/json; g=apidiscovery.k8s.io; v=v2; as=APIGroupDiscoveryList, application/json"), Some(V2));
+        assert_eq!(
+            asked("application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"),
+            Some(V2)
+        );
+        assert_eq!(
+            asked("application/json; g=apidiscovery.k8s.io; v=v2; as=APIGroupDiscoveryList, application/json"),
+            Some(V2)
+        );
         assert_eq!(
             asked("application/json;q=0.9,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
             Some(V2)

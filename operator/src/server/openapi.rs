@@ -34,7 +34,10 @@ impl OpenApi {
         let path = format!("apis/{GROUP_VERSION}");
         let url = format!("/openapi/v3/{path}?hash={}", document.hash);
         let index = json!({"paths": {path: {"serverRelativeURL": url}}});
-        OpenApi { index: Document::new(&index, JSON), document }
+        OpenApi {
+            index: Document::new(&index, JSON),
+            document,
+        }
     }
 
     /// `/openapi/v3`.
@@ -50,7 +53,9 @@ impl OpenApi {
         }
         let mut response = plain(&self.document, request, "public, immutable")?;
         let year = jiff::SignedDuration::from_hours(365 * 24);
-        let expires = (jiff::Timestamp::now() + year).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let expires = (jiff::Timestamp::now() + year)
+            .strftime("%a, %d %b %Y %H:%M:%S GMT")
+            .to_string();
         if let Ok(expires) = HeaderValue::try_from(expires) {
             response.headers_mut().insert(EXPIRES, expires);
         }
@@ -110,7 +115,8 @@ fn parameter(name: &str, place: &str, description: &str, schema: Value) -> Value
 }
 
 fn responses(answer: &Value, status: &Value) -> Value {
-    let of = |description: &str, schema: &Value| json!({"description": description, "content": {JSON: {"schema": schema}}});
+    let of =
+        |description: &str, schema: &Value| json!({"description": description, "content": {JSON: {"schema": schema}}});
     json!({
         "200": of("OK", answer),
         "400": of("Bad Request: a query parameter is not understood", status),

@@ -35,7 +35,10 @@ impl<'a> Query<'a> {
 
     /// Every value of `name`, in order.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |pair| pair.0 == name).map(|pair| pair.1.as_ref())
+        self.0
+            .iter()
+            .filter(move |pair| pair.0 == name)
+            .map(|pair| pair.1.as_ref())
     }
 
     /// Whether a collection is to be watched.
@@ -51,7 +54,9 @@ impl<'a> Query<'a> {
                 .get(USER_AGENT)
                 .and_then(|agent| agent.to_str().ok())
                 .is_some_and(|agent| {
-                    ["curl", "Wget", "Mozilla/5.0"].iter().any(|program| agent.starts_with(program))
+                    ["curl", "Wget", "Mozilla/5.0"]
+                        .iter()
+                        .any(|program| agent.starts_with(program))
                 }),
         }
     }
@@ -65,9 +70,7 @@ impl<'a> Query<'a> {
         let nanoseconds = duration::parse(text)
             .ok()
             .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())
-            .ok_or_else(|| {
-                Failure::bad_request(format!("invalid timeout specified in the request URL: {text:?}"))
-            })?;
+            .ok_or_else(|| Failure::bad_request(format!("invalid timeout specified in the request URL: {text:?}")))?;
         Ok((nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds)))
     }
 }

@@ -35,7 +35,11 @@ pub fn json<T: Serialize>(code: StatusCode, value: &T, pretty: bool) -> Response
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written");
             let status = Failure::internal().status();
-            bytes_of(StatusCode::INTERNAL_SERVER_ERROR, JSON, serde_json::to_vec(&status).unwrap_or_default().into())
+            bytes_of(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                JSON,
+                serde_json::to_vec(&status).unwrap_or_default().into(),
+            )
         }
     }
 }
@@ -57,7 +61,9 @@ pub fn refuse(failure: &Failure, pretty: bool) -> Response<Body> {
 /// Plain text, for health checks.
 pub fn text(code: StatusCode, text: String) -> Response<Body> {
     let mut response = bytes_of(code, HeaderValue::from_static("text/plain; charset=utf-8"), text.into());
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

@@ -77,7 +77,9 @@ impl State {
         // Nothing here reads a request's body.
         let (request, _) = request.into_parts();
         let query = Query::parse(request.uri.query().unwrap_or_default());
-        let answered = AssertUnwindSafe(self.answer(&peer, &request, &query)).catch_unwind().await;
+        let answered = AssertUnwindSafe(self.answer(&peer, &request, &query))
+            .catch_unwind()
+            .await;
         let answer = answered.unwrap_or_else(|_| {
             tracing::error!(method = %request.method, path = request.uri.path(), "answering a request panicked");
             Err(Failure::internal())
@@ -133,7 +135,10 @@ impl State {
         let attributes = path
             .attributes(&request.method, query)
             .ok_or_else(|| Failure::method_not_supported(request.method.as_str(), READ))?;
-        let _permit = self.metrics_at_once.try_acquire().map_err(|_| Failure::too_many_requests())?;
+        let _permit = self
+            .metrics_at_once
+            .try_acquire()
+            .map_err(|_| Failure::too_many_requests())?;
         tokio::time::timeout(deadline, async {
             self.authorize(&caller, &attributes).await?;
             self.serve_resource(request, query, path, &attributes).await

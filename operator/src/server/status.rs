@@ -47,7 +47,13 @@ impl Failure {
 
     /// 403 in the API server's own words; `reason` is the authoriser's, and may be empty.
     pub fn forbidden(user: &str, attributes: &Attributes, reason: &str) -> Self {
-        let Attributes { verb, resource, subresource, namespace, name } = attributes;
+        let Attributes {
+            verb,
+            resource,
+            subresource,
+            namespace,
+            name,
+        } = attributes;
         let full = match subresource {
             Some(subresource) => format!("{resource}/{subresource}"),
             None => resource.clone(),
@@ -79,7 +85,11 @@ impl Failure {
     pub fn not_found(name: &str) -> Self {
         Failure {
             details: Some(details(RESOURCE, Some(name))),
-            ..Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{RESOURCE}.{GROUP} {name:?} not found"))
+            ..Self::new(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                format!("{RESOURCE}.{GROUP} {name:?} not found"),
+            )
         }
     }
 
@@ -87,7 +97,11 @@ impl Failure {
     pub fn not_served() -> Self {
         Failure {
             details: Some(StatusDetails::default()),
-            ..Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+            ..Self::new(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                "the server could not find the requested resource",
+            )
         }
     }
 
@@ -136,7 +150,11 @@ impl Failure {
 
     /// 500 that says nothing of its cause, which is in the log.
     pub fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "Internal error occurred")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            "Internal error occurred",
+        )
     }
 
     /// 503 with a sentence and `Retry-After: 1`, for requests that have changed nothing.
@@ -246,7 +264,12 @@ mod tests {
     fn only_refusals_worth_repeating_carry_retry_after() {
         assert_eq!(Failure::unavailable("x").retry_after, Some(1));
         assert_eq!(Failure::too_many_requests().retry_after, Some(1));
-        for failure in [Failure::timeout(), Failure::internal(), Failure::unauthorized(), Failure::not_found("x")] {
+        for failure in [
+            Failure::timeout(),
+            Failure::internal(),
+            Failure::unauthorized(),
+            Failure::not_found("x"),
+        ] {
             assert_eq!(failure.retry_after, None, "{failure:?}");
         }
     }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 use http::{Method, Request, Response, StatusCode};
-use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -25,7 +25,6 @@ type Review = dyn Fn(&Value) -> Value + Send + Sync;
 pub struct Asked {
     pub method: Method,
     pub path: String,
-    pub query: String,
     pub body: Value,
 }
 
@@ -60,7 +59,10 @@ impl Api {
             refusals: HashMap::new(),
             down: false,
         };
-        Api(Arc::new(Inner { world: Mutex::new(world), changed: watch::channel(0).0 }))
+        Api(Arc::new(Inner {
+            world: Mutex::new(world),
+            changed: watch::channel(0).0,
+        }))
     }
 
     pub fn client(&self) -> kube::Client {
@@ -89,7 +91,11 @@ impl Api {
 
     /// Refuses the next requests of `method` for `path` with `codes`, one each.
     pub fn refuse(&self, method: Method, path: &str, codes: &[u16]) {
-        self.0.world.lock().refusals.insert((method, path.to_owned()), codes.to_vec());
+        self.0
+            .world
+            .lock()
+            .refusals
+            .insert((method, path.to_owned()), codes.to_vec());
     }
 
     pub fn asked(&self) -> Vec<Asked> {
@@ -97,7 +103,11 @@ impl Api {
     }
 
     pub fn reviews(&self) -> Vec<Value> {
-        self.asked().into_iter().filter(|asked| asked.path == REVIEWS).map(|asked| asked.body["spec"].clone()).collect()
+        self.asked()
+            .into_iter()
+            .filter(|asked| asked.path == REVIEWS)
+            .map(|asked| asked.body["spec"].clone())
+            .collect()
     }
 
     pub fn get(&self, path: &str) -> Option<Value> {
@@ -113,7 +123,9 @@ impl Api {
         let mut world = self.0.world.lock();
         if let Some(object) = world.objects.remove(path) {
             let (collection, name) = split(path);
-            world.log.push((collection, name, json!({"type": "DELETED", "object": object})));
+            world
+                .log
+                .push((collection, name, json!({"type": "DELETED", "object": object})));
             self.0.changed.send_replace(world.log.len());
         }
     }
@@ -126,9 +138,17 @@ impl Api {
                 changed.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap_or_else(|_| {
-            panic!("{what}: {:#?}", self.asked().iter().map(|asked| format!("{} {}", asked.method, asked.path)).collect::<Vec<_>>())
-        });
+        tokio::time::timeout(std::time::Duration::from_secs(60), waiting)
+            .await
+            .unwrap_or_else(|_| {
+                panic!(
+                    "{what}: {:#?}",
+                    self.asked()
+                        .iter()
+                        .map(|asked| format!("{} {}", asked.method, asked.path))
+                        .collect::<Vec<_>>()
+                )
+            });
     }
 
     fn store(&self, path: &str, mut object: Value) -> Value {
@@ -137,12 +157,18 @@ impl Api {
         let version = world.log.len() + 1;
         object["metadata"]["name"] = name.clone().into();
         object["metadata"]["resourceVersion"] = version.to_string().into();
-        let kind = if world.objects.contains_key(path) { "MODIFIED" } else { "ADDED" };
+        let kind = if world.objects.contains_key(path) {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
         if object["metadata"]["uid"].is_null() {
             object["metadata"]["uid"] = format!("uid-{version}").into();
         }
         world.objects.insert(path.to_owned(), object.clone());
-        world.log.push((collection, name, json!({"type": kind, "object": object})));
+        world
+            .log
+            .push((collection, name, json!({"type": kind, "object": object})));
         self.0.changed.send_replace(version);
         object
     }
@@ -152,7 +178,11 @@ impl Api {
         let query = request.uri.query().unwrap_or_default().to_owned();
         let refused = {
             let mut world = self.0.world.lock();
-            world.asked.push(Asked { method: request.method.clone(), path: path.clone(), query: query.clone(), body: body.clone() });
+            world.asked.push(Asked {
+                method: request.method.clone(),
+                path: path.clone(),
+                body: body.clone(),
+            });
             let version = world.log.len();
             self.0.changed.send_replace(version);
             if world.down {
@@ -164,7 +194,9 @@ impl Api {
         if let Some(code) = refused {
             return Ok(refusal(code));
         }
-        let selected = query.split('&').find_map(|pair| pair.strip_prefix("fieldSelector=metadata.name%3D"));
+        let selected = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("fieldSelector=metadata.name%3D"));
         let held = self.get(&path);
         Ok(match (request.method, selected) {
             (Method::POST, _) if path == REVIEWS => {
@@ -177,7 +209,10 @@ impl Api {
             (Method::GET, Some(name)) => {
                 let items: Vec<Value> = self.get(&format!("{path}/{name}")).into_iter().collect();
                 let version = self.0.world.lock().log.len().to_string();
-                reply(200, &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}))
+                reply(
+                    200,
+                    &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
+                )
             }
             (Method::GET, None) => held.map_or_else(|| refusal(404), |held| reply(200, &held)),
             (Method::POST, _) => {
@@ -189,7 +224,9 @@ impl Api {
             }
             (Method::PUT, _) => match held {
                 None => refusal(404),
-                Some(held) if held["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] => refusal(409),
+                Some(held) if held["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] => {
+                    refusal(409)
+                }
                 Some(_) => reply(200, &self.store(&path, body)),
             },
             (Method::PATCH, _) => match held {
@@ -206,7 +243,12 @@ impl Api {
     }
 
     fn watch(&self, collection: &str, name: &str, query: &str) -> Answer {
-        let from: usize = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion=")).unwrap().parse().unwrap();
+        let from: usize = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("resourceVersion="))
+            .unwrap()
+            .parse()
+            .unwrap();
         let (inner, collection, name) = (self.0.clone(), collection.to_owned(), name.to_owned());
         let state = (inner.changed.subscribe(), from);
         let events = stream::unfold(state, move |(mut changed, mut next)| {
@@ -240,7 +282,9 @@ fn split(path: &str) -> (String, String) {
 fn reply(code: u16, value: &Value) -> Answer {
     let mut response = Response::new(Full::new(Bytes::from(serde_json::to_vec(value).unwrap())).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
-    response.headers_mut().insert("content-type", "application/json".parse().unwrap());
+    response
+        .headers_mut()
+        .insert("content-type", "application/json".parse().unwrap());
     response
 }
 
@@ -251,5 +295,8 @@ fn refusal(code: u16) -> Answer {
         409 => "Conflict",
         _ => "InternalError",
     };
-    reply(code, &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": reason, "reason": reason, "code": code}))
+    reply(
+        code,
+        &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": reason, "reason": reason, "code": code}),
+    )
 }

@@ -72,7 +72,9 @@ impl Caller {
         config.alpn_protocols = vec![protocol.to_vec()];
         let socket = TcpStream::connect(self.address).await?;
         let name = self.name.clone().try_into().unwrap();
-        Ok(TokioIo::new(TlsConnector::from(Arc::new(config)).connect(name, socket).await?))
+        Ok(TokioIo::new(
+            TlsConnector::from(Arc::new(config)).connect(name, socket).await?,
+        ))
     }
 
     pub async fn open(&self) -> std::io::Result<Connection> {
@@ -93,11 +95,15 @@ impl Caller {
 
     /// One request over HTTP/1.1.
     pub async fn send_http1(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
-        let (mut sender, connection) = http1::handshake(self.connect(b"http/1.1").await.unwrap()).await.unwrap();
+        let (mut sender, connection) = http1::handshake(self.connect(b"http/1.1").await.unwrap())
+            .await
+            .unwrap();
         tokio::spawn(connection);
         let mut headers = headers.to_vec();
         headers.push(("host", &self.name));
-        read(sender.send_request(request(method, path, &headers)).await.unwrap()).await.unwrap()
+        read(sender.send_request(request(method, path, &headers)).await.unwrap())
+            .await
+            .unwrap()
     }
 }
 
@@ -120,5 +126,9 @@ fn request(method: Method, path: &str, headers: &[(&str, &str)]) -> Request<Empt
 async fn read(response: http::Response<hyper::body::Incoming>) -> Result<Answer, hyper::Error> {
     let (parts, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
-    Ok(Answer { code: parts.status, headers: parts.headers, body })
+    Ok(Answer {
+        code: parts.status,
+        headers: parts.headers,
+        body,
+    })
 }

@@ -55,12 +55,18 @@ async fn aggregated_discovery_is_as_the_aggregator_wants_it() {
     let tag = answer.header("etag").unwrap();
     assert_eq!(tag.len(), 130, "a quoted SHA-512: {tag}");
     for held in [tag.to_owned(), format!("\"other\", {tag}"), format!("W/{tag}")] {
-        let answer = stage.anyone().get("/apis", &[("accept", AGGREGATOR), ("if-none-match", &held)]).await;
+        let answer = stage
+            .anyone()
+            .get("/apis", &[("accept", AGGREGATOR), ("if-none-match", &held)])
+            .await;
         assert_eq!(answer.code, 304, "{held}");
         assert!(answer.body.is_empty());
         assert_eq!(answer.header("etag"), Some(tag));
     }
-    let answer = stage.anyone().get("/apis", &[("accept", AGGREGATOR), ("if-none-match", "\"other\"")]).await;
+    let answer = stage
+        .anyone()
+        .get("/apis", &[("accept", AGGREGATOR), ("if-none-match", "\"other\"")])
+        .await;
     assert_eq!(answer.code, 200);
     // The tag of one form is not the tag of the other.
     let answer = stage.anyone().get("/apis", &[("if-none-match", tag)]).await;
@@ -73,10 +79,16 @@ async fn legacy_discovery_names_the_group_the_version_and_the_subresource() {
     let groups = stage.anyone().get("/apis", &[]).await.json();
     let version = json!({"groupVersion": "worker.gpustack.ai/v1", "version": "v1"});
     let group = json!({"name": "worker.gpustack.ai", "versions": [version], "preferredVersion": version});
-    assert_eq!(groups, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}));
+    assert_eq!(
+        groups,
+        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]})
+    );
 
     let answer = stage.anyone().get("/apis/worker.gpustack.ai", &[]).await.json();
-    assert_eq!((&answer["kind"], &answer["name"]), (&json!("APIGroup"), &json!("worker.gpustack.ai")));
+    assert_eq!(
+        (&answer["kind"], &answer["name"]),
+        (&json!("APIGroup"), &json!("worker.gpustack.ai"))
+    );
 
     let resources = stage.anyone().get("/apis/worker.gpustack.ai/v1", &[]).await.json();
     assert_eq!(resources["kind"], "APIResourceList");
@@ -93,7 +105,9 @@ async fn openapi_lists_our_version_alone_and_keeps_under_its_hash() {
     let index = stage.anyone().get("/openapi/v3", &[]).await.json();
     let paths = index["paths"].as_object().unwrap();
     assert_eq!(paths.keys().collect::<Vec<_>>(), ["apis/worker.gpustack.ai/v1"]);
-    let url = paths["apis/worker.gpustack.ai/v1"]["serverRelativeURL"].as_str().unwrap();
+    let url = paths["apis/worker.gpustack.ai/v1"]["serverRelativeURL"]
+        .as_str()
+        .unwrap();
     let (path, hash) = url.split_once("?hash=").unwrap();
     assert_eq!(path, "/openapi/v3/apis/worker.gpustack.ai/v1");
     assert_eq!(hash.len(), 128);
@@ -110,7 +124,10 @@ async fn openapi_lists_our_version_alone_and_keeps_under_its_hash() {
         assert_eq!(answer.header("cache-control"), Some("no-cache, private"), "{wrong}");
         assert_eq!(answer.header("expires"), None, "{wrong}");
     }
-    let answer = stage.anyone().get(url, &[("if-none-match", &format!("\"{hash}\""))]).await;
+    let answer = stage
+        .anyone()
+        .get(url, &[("if-none-match", &format!("\"{hash}\""))])
+        .await;
     assert_eq!(answer.code, 304);
     let protobuf = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
     assert_eq!(stage.anyone().get(url, &[("accept", protobuf)]).await.code, 406);
@@ -119,7 +136,11 @@ async fn openapi_lists_our_version_alone_and_keeps_under_its_hash() {
 #[tokio::test]
 async fn every_reference_of_the_openapi_document_leads_somewhere() {
     let stage = Stage::bare().await;
-    let document = stage.anyone().get("/openapi/v3/apis/worker.gpustack.ai/v1", &[]).await.json();
+    let document = stage
+        .anyone()
+        .get("/openapi/v3/apis/worker.gpustack.ai/v1", &[])
+        .await
+        .json();
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(members) => {
@@ -138,10 +159,16 @@ async fn every_reference_of_the_openapi_document_leads_somewhere() {
     references(&document, &mut found);
     assert!(!found.is_empty());
     for target in found {
-        assert!(document.pointer(target.strip_prefix('#').unwrap()).is_some(), "{target}");
+        assert!(
+            document.pointer(target.strip_prefix('#').unwrap()).is_some(),
+            "{target}"
+        );
     }
     let path = "/apis/worker.gpustack.ai/v1/namespaces/{namespace}/modeldeployments/{name}/metrics";
-    assert_eq!(document["paths"].as_object().unwrap().keys().collect::<Vec<_>>(), [path]);
+    assert_eq!(
+        document["paths"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        [path]
+    );
     assert_eq!(document["openapi"], "3.0.0");
     assert_eq!(
         document["paths"][path]["get"]["x-kubernetes-group-version-kind"],
@@ -152,19 +179,36 @@ async fn every_reference_of_the_openapi_document_leads_somewhere() {
 #[tokio::test]
 async fn what_is_not_served_is_a_status_and_never_a_redirect() {
     let stage = Stage::bare().await;
-    for path in ["/", "/api", "/apis/", "/openapi/v2", "/metrics", "/apis/worker.gpustack.ai/v1/", "/apis/worker.gpustack.ai/v1alpha1", "/healthz/etcd"] {
+    for path in [
+        "/",
+        "/api",
+        "/apis/",
+        "/openapi/v2",
+        "/metrics",
+        "/apis/worker.gpustack.ai/v1/",
+        "/apis/worker.gpustack.ai/v1alpha1",
+        "/healthz/etcd",
+    ] {
         let answer = stage.anyone().get(path, &[]).await;
         assert_eq!(answer.code, 404, "{path}");
         answer.message();
     }
-    for (method, path) in [(Method::POST, "/apis"), (Method::OPTIONS, "/version"), (Method::DELETE, "/healthz")] {
+    for (method, path) in [
+        (Method::POST, "/apis"),
+        (Method::OPTIONS, "/version"),
+        (Method::DELETE, "/healthz"),
+    ] {
         let answer = stage.anyone().send(method.clone(), path, &[]).await;
         assert_eq!(answer.code, 405, "{method} {path}");
         assert_eq!(answer.header("allow"), Some("GET, HEAD"));
         answer.message();
     }
     for accept in ["application/vnd.kubernetes.protobuf", "application/yaml"] {
-        assert_eq!(stage.anyone().get("/apis", &[("accept", accept)]).await.code, 406, "{accept}");
+        assert_eq!(
+            stage.anyone().get("/apis", &[("accept", accept)]).await.code,
+            406,
+            "{accept}"
+        );
     }
 }
 

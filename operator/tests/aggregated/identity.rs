@@ -17,7 +17,12 @@ async fn refused(stage: &Stage, what: &str, identity: Option<Identity>, headers:
     for answer in [
         caller.get(METRICS, headers).await,
         caller.send_http1(Method::GET, METRICS, headers).await,
-        caller.get("/apis/worker.gpustack.ai/v1/namespaces/ns/modeldeployments/chat", headers).await,
+        caller
+            .get(
+                "/apis/worker.gpustack.ai/v1/namespaces/ns/modeldeployments/chat",
+                headers,
+            )
+            .await,
     ] {
         assert_eq!(answer.code, 401, "{what}");
         assert_eq!(answer.message(), "Unauthorized", "{what}");
@@ -46,17 +51,49 @@ async fn headers_are_believed_from_the_front_proxy_alone() {
     for (what, identity) in [
         ("no certificate", None),
         ("a user's certificate", Some(users.issue(params("admin")))),
-        ("a user's certificate with the proxy's name", Some(users.issue(params("front-proxy-client")))),
-        ("the right authority, the wrong name", Some(stage.proxy.issue(params("front-proxy-client2")))),
-        ("the right name, an authority of the same name", Some(other.issue(params("front-proxy-client")))),
-        ("expired", Some(stage.proxy.issue(bent(|params| params.not_after = date_time_ymd(2021, 1, 1))))),
-        ("not yet valid", Some(stage.proxy.issue(bent(|params| params.not_before = date_time_ymd(2119, 1, 1))))),
+        (
+            "a user's certificate with the proxy's name",
+            Some(users.issue(params("front-proxy-client"))),
+        ),
+        (
+            "the right authority, the wrong name",
+            Some(stage.proxy.issue(params("front-proxy-client2"))),
+        ),
+        (
+            "the right name, an authority of the same name",
+            Some(other.issue(params("front-proxy-client"))),
+        ),
+        (
+            "expired",
+            Some(
+                stage
+                    .proxy
+                    .issue(bent(|params| params.not_after = date_time_ymd(2021, 1, 1))),
+            ),
+        ),
+        (
+            "not yet valid",
+            Some(
+                stage
+                    .proxy
+                    .issue(bent(|params| params.not_before = date_time_ymd(2119, 1, 1))),
+            ),
+        ),
         (
             "for servers only",
-            Some(stage.proxy.issue(bent(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]))),
+            Some(stage.proxy.issue(bent(|params| {
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]
+            }))),
         ),
         ("self-signed", Some(self_signed(params("front-proxy-client")))),
-        ("no name", Some(stage.proxy.issue(bent(|params| params.distinguished_name = DistinguishedName::new())))),
+        (
+            "no name",
+            Some(
+                stage
+                    .proxy
+                    .issue(bent(|params| params.distinguished_name = DistinguishedName::new())),
+            ),
+        ),
     ] {
         refused(&stage, what, identity, admin).await;
     }
@@ -141,9 +178,16 @@ async fn a_shared_authority_without_names_identifies_nobody() {
     let stage = Stage::new().await;
     let shared = Stage::bare().await;
     shared.publish(json!({"client-ca-file": shared.proxy.pem, "requestheader-client-ca-file": shared.proxy.pem}));
-    shared.api.until("the published trust is read", |api| {
-        api.asked().iter().filter(|asked| asked.path.contains("configmaps")).count() > 2
-    }).await;
+    shared
+        .api
+        .until("the published trust is read", |api| {
+            api.asked()
+                .iter()
+                .filter(|asked| asked.path.contains("configmaps"))
+                .count()
+                > 2
+        })
+        .await;
     assert_eq!(shared.front().get(METRICS, ALICE).await.code, 401);
     assert_eq!(stage.front().get(METRICS, ALICE).await.code, 200);
 }
@@ -184,7 +228,11 @@ async fn the_review_names_the_caller_as_the_headers_do() {
 async fn upgrades_are_refused() {
     let stage = Stage::new().await;
     for path in [METRICS, "/apis", "/version"] {
-        let headers = [("connection", "upgrade"), ("upgrade", "websocket"), ("x-remote-user", "alice")];
+        let headers = [
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("x-remote-user", "alice"),
+        ];
         let answer = stage.front().send_http1(Method::GET, path, &headers).await;
         assert_eq!(answer.code, 400, "{path}");
         answer.message();

@@ -1,7 +1,8 @@
 //! Certificates for tests, made on the spot.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -19,7 +20,10 @@ pub struct Identity {
 
 impl Clone for Identity {
     fn clone(&self) -> Self {
-        Identity { chain: self.chain.clone(), key: self.key.clone_key() }
+        Identity {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+        }
     }
 }
 
@@ -38,7 +42,11 @@ impl Authority {
     pub fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let certificate = authority_params(name).self_signed(&key).unwrap();
-        Authority { pem: certificate.pem(), der: certificate.der().clone(), key }
+        Authority {
+            pem: certificate.pem(),
+            der: certificate.der().clone(),
+            key,
+        }
     }
 
     /// An authority that this one vouches for.
@@ -46,7 +54,11 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let issuer = Issuer::from_ca_cert_der(&self.der, &self.key).unwrap();
         let certificate = authority_params(name).signed_by(&key, &issuer).unwrap();
-        Authority { pem: certificate.pem(), der: certificate.der().clone(), key }
+        Authority {
+            pem: certificate.pem(),
+            der: certificate.der().clone(),
+            key,
+        }
     }
 
     pub fn issue(&self, params: CertificateParams) -> Identity {
@@ -63,7 +75,10 @@ pub fn self_signed(params: CertificateParams) -> Identity {
 }
 
 fn identity(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> Identity {
-    Identity { chain, key: PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())) }
+    Identity {
+        chain,
+        key: PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+    }
 }
 
 fn authority_params(name: &str) -> CertificateParams {

@@ -2,11 +2,10 @@
 
 use futures::FutureExt;
 use http::Method;
-use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-use crate::stage::{ALICE, METRICS, Stage};
+use crate::stage::{ALICE, METRICS, Stage, answer};
 
 /// kubernetes/kubernetes#135285: a request under way is answered although the server is told to end.
 #[tokio::test]
@@ -19,7 +18,7 @@ async fn a_request_under_way_is_finished() {
         async move {
             told.notify_one();
             held.notified().await;
-            Ok(json!({"kind": "ModelDeploymentMetrics"}))
+            Ok(answer())
         }
         .boxed()
     });

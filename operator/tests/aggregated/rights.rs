@@ -26,10 +26,19 @@ async fn forbidden_comes_before_not_found_and_before_any_look_up() {
     assert!(stage.metrics.asked.lock().is_empty());
     let answer = stage.front().get(&absent, ALICE).await;
     assert_eq!(answer.code, 404);
-    assert_eq!(answer.message(), "modeldeployments.worker.gpustack.ai \"absent\" not found");
+    assert_eq!(
+        answer.message(),
+        "modeldeployments.worker.gpustack.ai \"absent\" not found"
+    );
     // Nor does a wrong parameter or type say anything to who may not ask.
-    for (path, accept) in [(format!("{METRICS}?window=9s"), "*/*"), (METRICS.to_owned(), "application/yaml")] {
-        let answer = stage.front().get(&path, &[("x-remote-user", "mallory"), ("accept", accept)]).await;
+    for (path, accept) in [
+        (format!("{METRICS}?window=9s"), "*/*"),
+        (METRICS.to_owned(), "application/yaml"),
+    ] {
+        let answer = stage
+            .front()
+            .get(&path, &[("x-remote-user", "mallory"), ("accept", accept)])
+            .await;
         assert_eq!(answer.code, 403, "{path}");
     }
 }
@@ -37,9 +46,16 @@ async fn forbidden_comes_before_not_found_and_before_any_look_up() {
 #[tokio::test]
 async fn the_reason_of_the_authorizer_is_passed_on() {
     let stage = Stage::new().await;
-    stage.api.review(|_| json!({"allowed": false, "denied": true, "reason": "RBAC: <none>"}));
+    stage
+        .api
+        .review(|_| json!({"allowed": false, "denied": true, "reason": "RBAC: <none>"}));
     let answer = stage.front().get(METRICS, &[("x-remote-user", "eve")]).await;
-    assert!(answer.message().ends_with("in the namespace \"ns\": RBAC: &lt;none&gt;"), "{answer:?}");
+    assert!(
+        answer
+            .message()
+            .ends_with("in the namespace \"ns\": RBAC: &lt;none&gt;"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
@@ -70,7 +86,11 @@ async fn system_masters_are_not_reviewed_and_only_they() {
     assert_eq!(stage.front().get(METRICS, &master).await.code, 200);
     assert_eq!(stage.api.reviews().len(), reviews);
     for user in ["system:admin", "system:kube-controller-manager", "system:masters"] {
-        assert_eq!(stage.front().get(METRICS, &[("x-remote-user", user)]).await.code, 403, "{user}");
+        assert_eq!(
+            stage.front().get(METRICS, &[("x-remote-user", user)]).await.code,
+            403,
+            "{user}"
+        );
     }
 }
 
@@ -105,7 +125,9 @@ async fn equal_questions_are_asked_once_and_unequal_ones_each() {
     ] {
         front.get(METRICS, &headers).await;
     }
-    front.get(&METRICS.replace("chat", "other"), &[("x-remote-user", "bob")]).await;
+    front
+        .get(&METRICS.replace("chat", "other"), &[("x-remote-user", "bob")])
+        .await;
     assert_eq!(count.load(Ordering::SeqCst), 6);
 }
 
@@ -130,14 +152,24 @@ async fn two_thousand_groups_are_read() {
     headers.extend(groups.iter().map(|group| ("x-remote-group", group.as_str())));
     assert_eq!(stage.front().get(METRICS, &headers).await.code, 200);
     assert_eq!(stage.front().send_http1(Method::GET, METRICS, &headers).await.code, 200);
-    assert_eq!(stage.api.reviews().last().unwrap()["groups"].as_array().unwrap().len(), 2001);
+    assert_eq!(
+        stage.api.reviews().last().unwrap()["groups"].as_array().unwrap().len(),
+        2001
+    );
 }
 
 #[tokio::test]
 async fn every_verb_is_reviewed_as_itself() {
     let stage = Stage::new().await;
-    stage.api.review(|spec| json!({"allowed": spec["resourceAttributes"]["verb"] == "get"}));
-    for (method, verb) in [(Method::POST, "create"), (Method::PUT, "update"), (Method::PATCH, "patch"), (Method::DELETE, "delete")] {
+    stage
+        .api
+        .review(|spec| json!({"allowed": spec["resourceAttributes"]["verb"] == "get"}));
+    for (method, verb) in [
+        (Method::POST, "create"),
+        (Method::PUT, "update"),
+        (Method::PATCH, "patch"),
+        (Method::DELETE, "delete"),
+    ] {
         let answer = stage.front().send(method, METRICS, ALICE).await;
         assert_eq!(answer.code, 403, "{verb}");
         assert!(answer.message().contains(&format!("cannot {verb} resource")));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use model_deployment_operator::certificates::ServingCertificate;
 use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal};
 use model_deployment_operator::server::{Config, Server, listener};
@@ -22,7 +23,19 @@ use crate::issued::{Authority, Identity, params};
 pub const METRICS: &str = "/apis/worker.gpustack.ai/v1/namespaces/ns/modeldeployments/chat/metrics";
 pub const ALICE: &[(&str, &str)] = &[("x-remote-user", "alice")];
 
-type Reply = Arc<dyn Fn(MetricsQuery) -> BoxFuture<'static, Result<Value, Refusal>> + Send + Sync>;
+/// An answer without figures.
+pub fn answer() -> ModelDeploymentMetrics {
+    serde_json::from_value(json!({
+        "apiVersion": "worker.gpustack.ai/v1",
+        "kind": "ModelDeploymentMetrics",
+        "metadata": {"name": "chat", "namespace": "ns"},
+        "timestamp": "2026-01-02T03:04:05.000006Z",
+        "partial": false,
+    }))
+    .unwrap()
+}
+
+type Reply = Arc<dyn Fn(MetricsQuery) -> BoxFuture<'static, Result<ModelDeploymentMetrics, Refusal>> + Send + Sync>;
 
 /// Played metrics: who was asked for, and what to say.
 #[derive(Clone, Default)]
@@ -32,13 +45,22 @@ pub struct Played {
 }
 
 impl Played {
-    pub fn reply(&self, name: &str, reply: impl Fn(MetricsQuery) -> BoxFuture<'static, Result<Value, Refusal>> + Send + Sync + 'static) {
+    pub fn reply(
+        &self,
+        name: &str,
+        reply: impl Fn(MetricsQuery) -> BoxFuture<'static, Result<ModelDeploymentMetrics, Refusal>> + Send + Sync + 'static,
+    ) {
         self.replies.lock().insert(name.to_owned(), Arc::new(reply));
     }
 }
 
 impl Answers for Played {
-    fn answer<'a>(&'a self, namespace: &'a str, name: &'a str, query: MetricsQuery) -> BoxFuture<'a, Result<Value, Refusal>> {
+    fn answer<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        query: MetricsQuery,
+    ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>> {
         self.asked.lock().push((namespace.to_owned(), name.to_owned(), query));
         match self.replies.lock().get(name) {
             Some(reply) => reply(query),
@@ -62,7 +84,7 @@ impl Stage {
     pub async fn bare() -> Self {
         let api = Api::new();
         let metrics = Played::default();
-        metrics.reply("chat", |_| async { Ok(json!({"kind": "ModelDeploymentMetrics", "partial": false})) }.boxed());
+        metrics.reply("chat", |_| async { Ok(answer()) }.boxed());
         let authority = Authority::new("serving");
         let name = "operator.system.svc";
         let mut leaf = params(name);
@@ -70,18 +92,34 @@ impl Stage {
         leaf.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
         let Identity { chain, key } = authority.issue(leaf);
         let certificate = ServingCertificate::default();
-        certificate.swap(Arc::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).unwrap()));
+        certificate.swap(Arc::new(
+            CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).unwrap(),
+        ));
         let socket = listener::bind("127.0.0.1".parse().unwrap(), 0).unwrap();
         let address = socket.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let config = Config { shutdown_delay: Duration::ZERO };
+        let config = Config {
+            shutdown_delay: Duration::ZERO,
+        };
         let server = Server::new(config, api.client(), Arc::new(metrics.clone()), certificate);
         let serving = tokio::spawn({
             let shutdown = shutdown.clone();
             async move { server.serve(socket, shutdown).await.unwrap() }
         });
-        let caller = Caller { address, name: name.to_owned(), authority: authority.der, identity: None };
-        Stage { api, metrics, proxy: Authority::new("front proxy"), shutdown, serving, caller }
+        let caller = Caller {
+            address,
+            name: name.to_owned(),
+            authority: authority.der,
+            identity: None,
+        };
+        Stage {
+            api,
+            metrics,
+            proxy: Authority::new("front proxy"),
+            shutdown,
+            serving,
+            caller,
+        }
     }
 
     /// A server that trusts `proxy`, and has taken it up.
@@ -107,7 +145,10 @@ impl Stage {
             data[key] = value.clone();
         }
         data.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        self.api.put(PUBLISHED, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system"}, "data": data}));
+        self.api.put(
+            PUBLISHED,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system"}, "data": data}),
+        );
     }
 
     /// The API server's front proxy.
@@ -117,7 +158,10 @@ impl Stage {
 
     /// Someone with a certificate.
     pub fn with(&self, identity: Identity) -> Caller {
-        Caller { identity: Some(identity), ..self.anyone() }
+        Caller {
+            identity: Some(identity),
+            ..self.anyone()
+        }
     }
 
     /// Someone without one.

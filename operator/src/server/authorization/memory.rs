@@ -22,7 +22,10 @@ pub(super) struct Memory<K, V> {
 
 impl<K, V> Default for Memory<K, V> {
     fn default() -> Self {
-        Memory { held: HashMap::new(), order: VecDeque::new() }
+        Memory {
+            held: HashMap::new(),
+            order: VecDeque::new(),
+        }
     }
 }
 

@@ -68,20 +68,31 @@ impl FrontProxy {
         }
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, value) in headers {
-            let Some(key) = self.extra_prefixes.iter().find_map(|prefix| name.as_str().strip_prefix(prefix.as_str()))
+            let Some(key) = self
+                .extra_prefixes
+                .iter()
+                .find_map(|prefix| name.as_str().strip_prefix(prefix.as_str()))
             else {
                 continue;
             };
             let key = percent_decode(key).unwrap_or_else(|| key.to_owned());
             extra.entry(key).or_default().push(text(value.as_bytes())?);
         }
-        Some(Caller { user, uid, groups, extra })
+        Some(Caller {
+            user,
+            uid,
+            groups,
+            extra,
+        })
     }
 }
 
 /// The value of the first of `names` that has one; `None` where that header stands there twice or is not text.
 fn only(headers: &HeaderMap, names: &[HeaderName]) -> Option<Option<String>> {
-    let Some(name) = names.iter().find(|name| headers.get(*name).is_some_and(|value| !value.is_empty())) else {
+    let Some(name) = names
+        .iter()
+        .find(|name| headers.get(*name).is_some_and(|value| !value.is_empty()))
+    else {
         return Some(None);
     };
     let mut values = headers.get_all(name).iter();
@@ -105,10 +116,17 @@ mod tests {
         FrontProxy {
             roots: Vec::new(),
             allowed_names: Vec::new(),
-            username_headers: vec![HeaderName::from_static("x-remote-user"), HeaderName::from_static("x-user")],
+            username_headers: vec![
+                HeaderName::from_static("x-remote-user"),
+                HeaderName::from_static("x-user"),
+            ],
             group_headers: vec![HeaderName::from_static("x-remote-group")],
             extra_prefixes: vec!["x-remote-extra-".into()],
-            uid_headers: if uid { vec![HeaderName::from_static("x-remote-uid")] } else { Vec::new() },
+            uid_headers: if uid {
+                vec![HeaderName::from_static("x-remote-uid")]
+            } else {
+                Vec::new()
+            },
         }
     }
 
@@ -145,7 +163,9 @@ mod tests {
 
     #[test]
     fn a_uid_header_that_was_not_published_is_not_read() {
-        let caller = proxy(false).caller(&headers(&[("x-remote-user", "u"), ("x-remote-uid", "42")])).unwrap();
+        let caller = proxy(false)
+            .caller(&headers(&[("x-remote-user", "u"), ("x-remote-uid", "42")]))
+            .unwrap();
         assert_eq!(caller.uid, None);
     }
 
@@ -179,7 +199,9 @@ mod tests {
 
     #[test]
     fn the_first_listed_header_with_a_value_names_the_user() {
-        let caller = proxy(true).caller(&headers(&[("x-user", "b"), ("x-remote-user", "a")])).unwrap();
+        let caller = proxy(true)
+            .caller(&headers(&[("x-user", "b"), ("x-remote-user", "a")]))
+            .unwrap();
         assert_eq!(caller.user, "a");
         assert_eq!(proxy(true).caller(&headers(&[("x-user", "b")])).unwrap().user, "b");
     }

@@ -84,7 +84,9 @@ enum Problem {
          Role extension-apiserver-authentication-reader with a RoleBinding in {NAMESPACE}"
     )]
     Forbidden,
-    #[error("ConfigMap {NAMESPACE}/{NAME} does not exist; the API server publishes it when it runs with --requestheader-client-ca-file")]
+    #[error(
+        "ConfigMap {NAMESPACE}/{NAME} does not exist; the API server publishes it when it runs with --requestheader-client-ca-file"
+    )]
     Absent,
     #[error("ConfigMap {NAMESPACE}/{NAME} cannot be used")]
     Unusable(#[from] super::Unusable),
