@@ -143,3 +143,219 @@ fn leaf_renewal(leaf: &Leaf) -> Timestamp {
 fn life(validity: Validity) -> SignedDuration {
     validity.until.duration_since(validity.from)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::issue;
+
+    const BEGIN: Timestamp = Timestamp::constant(1_700_000_000, 0);
+
+    fn days(days: i64) -> SignedDuration {
+        SignedDuration::from_hours(24 * days)
+    }
+
+    fn names() -> [String; 4] {
+        ["op.sys.svc", "op.sys", "op", "op.sys.svc.cluster.local"].map(str::to_owned)
+    }
+
+    fn authority(now: Timestamp) -> Authority {
+        let issued = issue::authority("op", now).unwrap();
+        Authority::read(&issued.certificate, &issued.key).unwrap()
+    }
+
+    fn leaf(authority: &Authority, now: Timestamp) -> Leaf {
+        let issued = issue::leaf(authority, &names(), now).unwrap();
+        Leaf::read(&issued.certificate, &issued.key).unwrap()
+    }
+
+    /// What a leader, or another replica, is to do about what is there.
+    struct Scene {
+        authority: Held<Authority>,
+        leaf: Held<Leaf>,
+        trusted: Vec<CertificateDer<'static>>,
+        published: Option<Duration>,
+        leading: bool,
+    }
+
+    impl Scene {
+        /// As the first replica leaves it at [`BEGIN`].
+        fn settled() -> Self {
+            let authority = authority(BEGIN);
+            Scene {
+                leaf: Held::Good(leaf(&authority, BEGIN)),
+                trusted: vec![authority.certificate.clone()],
+                authority: Held::Good(authority),
+                published: Some(Duration::from_secs(3600)),
+                leading: true,
+            }
+        }
+
+        fn next(&self, now: Timestamp) -> Step {
+            let names = names();
+            State {
+                authority: &self.authority,
+                leaf: &self.leaf,
+                trusted: &self.trusted,
+                published: self.published,
+                leading: self.leading,
+                names: &names,
+            }
+            .next(now)
+        }
+
+        fn waits(&self, now: Timestamp) -> bool {
+            matches!(self.next(now), Step::Wait(_))
+        }
+    }
+
+    #[test]
+    fn any_replica_makes_what_is_absent() {
+        for leading in [false, true] {
+            let mut scene = Scene {
+                authority: Held::Absent,
+                leaf: Held::Absent,
+                trusted: Vec::new(),
+                published: None,
+                leading,
+            };
+            assert_eq!(scene.next(BEGIN), Step::MakeAuthority);
+            scene.authority = Held::Good(authority(BEGIN));
+            assert_eq!(scene.next(BEGIN), Step::MakeLeaf);
+        }
+    }
+
+    #[test]
+    fn only_the_leader_repairs_and_renews() {
+        let damages: [fn(&mut Scene); 4] = [
+            |scene| scene.authority = Held::Damaged,
+            |scene| scene.authority = Held::Absent,
+            |scene| scene.leaf = Held::Damaged,
+            |scene| scene.trusted.clear(),
+        ];
+        let steps = [Step::MakeAuthority, Step::MakeAuthority, Step::MakeLeaf, Step::Trust];
+        for (damage, step) in damages.into_iter().zip(steps) {
+            let mut scene = Scene::settled();
+            damage(&mut scene);
+            assert_eq!(scene.next(BEGIN), step);
+            scene.leading = false;
+            assert!(scene.waits(BEGIN));
+        }
+    }
+
+    /// Two thirds of ninety days are sixty; a twentieth of ninety is four and a half.
+    #[test]
+    fn a_leaf_is_renewed_at_two_thirds_with_jitter() {
+        let scene = Scene::settled();
+        let hour = SignedDuration::from_hours(1);
+        assert!(scene.waits(BEGIN - hour + days(55)));
+        assert_eq!(scene.next(BEGIN - hour + days(60)), Step::MakeLeaf);
+        let Step::Wait(Some(due)) = scene.next(BEGIN) else { panic!() };
+        assert!(due >= BEGIN - hour + days(60) - days(9) / 2 && due <= BEGIN - hour + days(60), "{due}");
+        assert_eq!(scene.next(due), Step::MakeLeaf);
+        // Other certificates draw other times.
+        let Held::Good(authority) = &scene.authority else { panic!() };
+        let drawn: std::collections::BTreeSet<_> =
+            (0..20).map(|_| leaf_renewal(&leaf(authority, BEGIN))).collect();
+        assert!(drawn.len() > 10, "{drawn:?}");
+    }
+
+    /// Two thirds of 365 days are 243 and a third.
+    #[test]
+    fn an_authority_is_renewed_at_two_thirds() {
+        let mut scene = Scene::settled();
+        let due = BEGIN - SignedDuration::from_hours(1) + SignedDuration::from_hours(365 * 16);
+        let Held::Good(authority) = &scene.authority else { panic!() };
+        scene.leaf = Held::Good(leaf(authority, due - days(1)));
+        let second = SignedDuration::from_secs(1);
+        assert_eq!(scene.next(due - second), Step::Wait(Some(due)));
+        assert_eq!(scene.next(due), Step::MakeAuthority);
+    }
+
+    #[test]
+    fn a_new_authority_is_trusted_for_two_minutes_before_it_issues() {
+        let mut scene = Scene::settled();
+        let now = BEGIN + days(1);
+        let old = scene.trusted[0].clone();
+        let new = authority(now);
+        let fresh = new.certificate.clone();
+        scene.authority = Held::Good(new);
+        scene.published = None;
+        assert_eq!(scene.next(now), Step::Trust);
+        scene.trusted = to_trust(&scene.trusted, &fresh, now);
+        assert_eq!(scene.trusted, [old, fresh]);
+        // The API server does not trust it yet: the old leaf serves on.
+        assert!(scene.waits(now));
+        scene.published = Some(Duration::ZERO);
+        assert_eq!(scene.next(now), Step::Wait(Some(now + SignedDuration::from_secs(120))));
+        scene.published = Some(Duration::from_secs(119));
+        assert!(scene.waits(now));
+        scene.published = Some(Duration::from_secs(120));
+        assert_eq!(scene.next(now), Step::MakeLeaf);
+    }
+
+    #[test]
+    fn the_old_authority_is_trusted_until_every_leaf_of_it_has_ended() {
+        let old = authority(BEGIN);
+        let last = leaf(&old, BEGIN + days(364));
+        assert!(last.validity.until <= old.validity.until);
+        let now = old.validity.until - SignedDuration::from_secs(1);
+        let new = authority(now - days(100));
+        let both = [old.certificate.clone(), new.certificate.clone()];
+        assert_eq!(to_trust(&both, &new.certificate, now), both);
+        assert_eq!(to_trust(&both, &new.certificate, old.validity.until), [new.certificate.clone()]);
+        let scene = Scene {
+            leaf: Held::Good(leaf(&new, now)),
+            trusted: both.to_vec(),
+            authority: Held::Good(new),
+            published: Some(Duration::from_secs(3600)),
+            leading: true,
+        };
+        assert_eq!(scene.next(now), Step::Wait(Some(old.validity.until)));
+        assert_eq!(scene.next(old.validity.until), Step::Trust);
+    }
+
+    /// Nothing can be worse than what is served then, so nothing is waited for.
+    #[test]
+    fn a_leaf_that_nobody_takes_is_replaced_at_once() {
+        let foreign = authority(BEGIN);
+        let cases: [(&str, Leaf); 3] = [
+            ("expired", leaf(&foreign, BEGIN - days(120))),
+            ("not yet valid", leaf(&foreign, BEGIN + days(1))),
+            ("of an authority that is not trusted", leaf(&foreign, BEGIN)),
+        ];
+        for (what, leaf) in cases {
+            let mut scene = Scene::settled();
+            scene.leaf = Held::Good(leaf);
+            scene.published = None;
+            assert_eq!(scene.next(BEGIN), Step::MakeLeaf, "{what}");
+        }
+        let mut scene = Scene::settled();
+        let Held::Good(authority) = &scene.authority else { panic!() };
+        let other = issue::leaf(authority, &["other.sys.svc".to_owned()], BEGIN).unwrap();
+        scene.leaf = Held::Good(Leaf::read(&other.certificate, &other.key).unwrap());
+        assert_eq!(scene.next(BEGIN), Step::MakeLeaf, "for another Service");
+    }
+
+    /// The Secret with the authority's key is lost: the leaf in force serves until the new authority is trusted.
+    #[test]
+    fn a_lost_authority_is_replaced_with_overlap() {
+        let mut scene = Scene::settled();
+        scene.authority = Held::Absent;
+        assert_eq!(scene.next(BEGIN), Step::MakeAuthority);
+        scene.authority = Held::Good(authority(BEGIN));
+        scene.published = None;
+        assert_eq!(scene.next(BEGIN), Step::Trust);
+    }
+
+    #[test]
+    fn an_authority_made_by_a_clock_far_ahead_is_replaced() {
+        let mut scene = Scene::settled();
+        scene.authority = Held::Good(authority(BEGIN + SignedDuration::from_hours(2)));
+        assert_eq!(scene.next(BEGIN), Step::MakeAuthority);
+        // An hour is forgiven.
+        scene.authority = Held::Good(authority(BEGIN + SignedDuration::from_mins(59)));
+        scene.leading = false;
+        assert!(scene.waits(BEGIN));
+    }
+}

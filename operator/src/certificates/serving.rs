@@ -18,6 +18,11 @@ impl ServingCertificate {
         self.0.load().is_some()
     }
 
+    /// What new connections are shown.
+    pub fn current(&self) -> Option<Arc<CertifiedKey>> {
+        self.0.load_full()
+    }
+
     /// Shows `key` on every connection from now on.
     pub fn swap(&self, key: Arc<CertifiedKey>) {
         self.0.store(Some(key));
