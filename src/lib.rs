@@ -16,5 +16,7 @@
 //!
 //! Each room may use only those below it: snapshot; window, scrape, index, render; fields, arguments; exposition, pod.
 
+pub mod exposition;
 pub mod index;
 pub mod pod;
+pub mod scrape;
