@@ -18,7 +18,10 @@ use nix::{
 };
 
 use crate::{
-    Cluster, Error, forwarder::InsideSide, host::INTERRUPTED, network, prepared::Prepared,
+    Cluster, Error,
+    forwarder::InsideSide,
+    network,
+    part::{INTERRUPTED, Prepared},
 };
 
 /// What a Rust program reports when it panics.
