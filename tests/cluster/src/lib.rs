@@ -1,1 +1,3 @@
 //! A real Kubernetes control plane for the tests and the quick start.
+
+pub mod engine;
