@@ -2,6 +2,7 @@
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -42,11 +43,7 @@ async fn bind(client: Client, pod: Pod) {
         },
     };
     let pods = Api::<Pod>::namespaced(client, &namespace);
-    let bound = serde_json::to_vec(&binding).map_err(kube::Error::SerdeError);
-    let bound = match bound {
-        Ok(body) => pods.create_subresource::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Status>("binding", &name, &PostParams::default(), body).await,
-        Err(error) => Err(error),
-    };
+    let bound: kube::Result<Status> = pods.create_subresource("binding", &name, &PostParams::default(), &binding).await;
     match bound {
         Ok(_) => {}
         // Bound already, or gone.

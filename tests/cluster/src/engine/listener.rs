@@ -98,8 +98,8 @@ impl Engine {
                     connections.cancel();
                     while serving.join_next().await.is_some() {}
                 }
-                _ = state.wait_for(|state| mode(state) != now) => {}
-                _ = address.wait_for(|address| *address != here) => {}
+                () = async { drop(state.wait_for(|state| mode(state) != now).await) } => {}
+                () = async { drop(address.wait_for(|address| *address != here).await) } => {}
             }
             // Dropping the set ends the listeners and, after a change, the connections of the old mode with them.
         }
