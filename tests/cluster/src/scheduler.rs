@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::task::JoinHandle;
 
 /// The Node.
-const NODE: &str = "n1";
+pub(crate) const NODE: &str = "n1";
 
 /// Bindings made at once: a role of many replicas must not wait for one round trip after the other.
 const AT_ONCE: usize = 16;

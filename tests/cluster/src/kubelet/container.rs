@@ -24,6 +24,7 @@ use super::resident::{Order, Resident};
 use super::volume::Volumes;
 use super::Node;
 use crate::engine::{Arguments, Engine};
+use crate::error::chain;
 use crate::sandbox::{Output, Plan, Sandbox};
 
 /// Which list of the Pod's spec a container stands in, and what that means.
@@ -325,7 +326,7 @@ async fn start(
     }
     let pod = resident.pod();
     let objects = node.objects(&resident.namespace);
-    let variables = environment::resolve(&pod, container, resident.addresses(node), node.service(), &objects).await;
+    let variables = environment::resolve(&pod, container, resident.addresses(node), &objects).await;
     let variables = variables.map_err(|error| config(chain(&error)))?;
     let expanded = |words: &Option<Vec<String>>| {
         let words = words.iter().flatten().map(|word| environment::expand(word, &variables));
@@ -353,7 +354,7 @@ async fn start(
         return Ok(play(engine, log));
     };
     let mut mounts = volumes.mounts(container).await.map_err(|error| create(error.to_string()))?;
-    mounts.push(resident.hosts_file(node).await.map_err(|error| create(error.to_string()))?);
+    mounts.push(resident.hosts_file().await.map_err(|error| create(error.to_string()))?);
     let plan = Plan {
         program: invocation.program,
         arguments: invocation.arguments,
@@ -392,15 +393,4 @@ fn play(engine: Engine, log: &Log) -> Run {
 fn declared(container: &Container) -> Vec<u16> {
     let ports = container.ports.iter().flatten();
     ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect()
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Container, EnvVarSource, Pod, ResourceFieldSelector};
 
 use super::objects::{ObjectError, Objects};
+use crate::network::KUBERNETES;
 
 /// Addresses that the downward API tells.
 #[derive(Debug, Clone, Copy)]
@@ -34,16 +35,15 @@ pub(super) async fn resolve(
     pod: &Pod,
     container: &Container,
     addresses: Addresses,
-    service: (IpAddr, u16),
     objects: &Objects,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
     let mut variables: Vec<(String, String)> = vec![
         ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
         ("HOME".to_owned(), "/tmp".to_owned()),
         ("HOSTNAME".to_owned(), hostname(pod)),
-        ("KUBERNETES_SERVICE_HOST".to_owned(), service.0.to_string()),
-        ("KUBERNETES_SERVICE_PORT".to_owned(), service.1.to_string()),
-        ("KUBERNETES_SERVICE_PORT_HTTPS".to_owned(), service.1.to_string()),
+        ("KUBERNETES_SERVICE_HOST".to_owned(), KUBERNETES.ip().to_string()),
+        ("KUBERNETES_SERVICE_PORT".to_owned(), KUBERNETES.port().to_string()),
+        ("KUBERNETES_SERVICE_PORT_HTTPS".to_owned(), KUBERNETES.port().to_string()),
     ];
     for from in container.env_from.iter().flatten() {
         let prefix = from.prefix.clone().unwrap_or_default();

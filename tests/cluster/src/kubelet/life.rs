@@ -10,10 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::Node;
-use super::container::{self, Part, State, chain};
+use super::container::{self, Part, State};
 use super::resident::Resident;
 use super::status;
 use super::volume::Volumes;
+use crate::error::chain;
 
 /// Pause before volumes are tried again (a Secret that comes a moment after its Pod).
 const RETRY: Duration = Duration::from_millis(200);

@@ -23,7 +23,7 @@ mod volume;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,9 +47,6 @@ use objects::Objects;
 use resident::Resident;
 
 use crate::sandbox::Gateway;
-
-/// The address of `kubernetes.default` (test-cluster contract, section 2).
-const SERVICE: (IpAddr, u16) = (IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 443);
 
 /// What the kubelet needs to know.
 #[derive(Debug, Clone)]
@@ -177,10 +174,6 @@ impl Node {
 
     fn objects(&self, namespace: &str) -> Objects {
         Objects::new(self.client.clone(), namespace)
-    }
-
-    fn service(&self) -> (IpAddr, u16) {
-        SERVICE
     }
 
     fn sandbox_root(&self) -> PathBuf {

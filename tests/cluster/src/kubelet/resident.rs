@@ -18,6 +18,7 @@ use super::container::Report;
 use super::environment::{self, Addresses};
 use super::log::Log;
 use crate::engine::Engine;
+use crate::network::KUBERNETES;
 use crate::sandbox::Mount;
 
 /// What a test tells a container.
@@ -175,13 +176,13 @@ impl Resident {
     }
 
     /// `/etc/hosts` of the Pod: itself, and the API server, which clients in a Pod look for by name.
-    pub(super) async fn hosts_file(&self, node: &Node) -> io::Result<Mount> {
+    pub(super) async fn hosts_file(&self) -> io::Result<Mount> {
         let pod = self.pod();
         let mut text = format!(
             "127.0.0.1 localhost\n::1 localhost\n{} {}\n{} kubernetes.default.svc kubernetes.default kubernetes.default.svc.cluster.local\n",
             self.address,
             environment::hostname(&pod),
-            node.service().0,
+            KUBERNETES.ip(),
         );
         for alias in pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten()) {
             text += &format!("{} {}\n", alias.ip, alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join(" "));

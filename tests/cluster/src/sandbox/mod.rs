@@ -32,6 +32,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
+use crate::error::chain;
+
 pub(crate) use network::Gateway;
 pub(crate) use root::host_path;
 
@@ -177,13 +179,7 @@ async fn expect(word: &str, stdout: &mut BufReader<ChildStdout>, stderr: &mut Ch
 /// The child's whole life. Returns only if the program could not be started, after saying why on standard error.
 pub(crate) fn init() -> ExitCode {
     let Err(error) = become_program();
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    eprintln!("{text}");
+    eprintln!("{}", chain(&error));
     ExitCode::FAILURE
 }
 
