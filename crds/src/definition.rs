@@ -1,6 +1,8 @@
 //! The CustomResourceDefinition: two versions with one schema, in the form that an API server takes.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, CustomResourceDefinitionVersion};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion,
+};
 use kube::CustomResourceExt;
 use serde_json::Value;
 
@@ -63,8 +65,14 @@ fn describe_core_types_by_name(schema: &mut Value) {
         "volumes",
     ];
     let spec = "/openAPIV3Schema/properties/spec/properties";
-    for properties in [format!("{spec}/roles/items/properties"), format!("{spec}/router/properties")] {
-        let members = schema.pointer_mut(&properties).and_then(Value::as_object_mut).expect("roles and router have members");
+    for properties in [
+        format!("{spec}/roles/items/properties"),
+        format!("{spec}/router/properties"),
+    ] {
+        let members = schema
+            .pointer_mut(&properties)
+            .and_then(Value::as_object_mut)
+            .expect("roles and router have members");
         for name in CORE {
             if let Some(member) = members.get_mut(name) {
                 let own = member.get("description").cloned();
@@ -100,11 +108,17 @@ mod tests {
     #[test]
     fn both_versions_have_one_schema_and_only_v1alpha1_is_served_and_stored() {
         let versions = definition().spec.versions;
-        let facts: Vec<_> = versions.iter().map(|v| (v.name.as_str(), v.served, v.storage)).collect();
+        let facts: Vec<_> = versions
+            .iter()
+            .map(|v| (v.name.as_str(), v.served, v.storage))
+            .collect();
         assert_eq!(facts, [("v1alpha1", true, true), ("v1", false, false)]);
         assert_eq!(versions[0].schema, versions[1].schema);
         assert_eq!(versions[0].subresources, versions[1].subresources);
-        assert_eq!(versions[0].additional_printer_columns, versions[1].additional_printer_columns);
+        assert_eq!(
+            versions[0].additional_printer_columns,
+            versions[1].additional_printer_columns
+        );
     }
 
     #[test]
@@ -116,13 +130,16 @@ mod tests {
     #[test]
     fn every_member_of_ours_is_described() {
         fn walk(path: &str, schema: &Value, bare: &mut Vec<String>) {
-            let Some(members) = schema.get("properties").and_then(Value::as_object) else { return };
+            let Some(members) = schema.get("properties").and_then(Value::as_object) else {
+                return;
+            };
             for (name, member) in members {
                 let path = format!("{path}.{name}");
                 if member.get("description").is_none() {
                     bare.push(path.clone());
                 }
-                let core = member.pointer("/properties").is_some() && ["affinity", "resources", "securityContext", "podSecurityContext"].contains(&name.as_str());
+                let core = member.pointer("/properties").is_some()
+                    && ["affinity", "resources", "securityContext", "podSecurityContext"].contains(&name.as_str());
                 if !core {
                     walk(&path, member, bare);
                 }
@@ -131,7 +148,9 @@ mod tests {
         let definition = serde_json::to_value(definition()).unwrap();
         let mut bare = Vec::new();
         for part in ["spec", "status"] {
-            let schema = definition.pointer(&format!("/spec/versions/0/schema/openAPIV3Schema/properties/{part}")).unwrap();
+            let schema = definition
+                .pointer(&format!("/spec/versions/0/schema/openAPIV3Schema/properties/{part}"))
+                .unwrap();
             walk(part, schema, &mut bare);
             if let Some(items) = schema.pointer("/properties/roles/items") {
                 walk(&format!("{part}.roles[]"), items, &mut bare);

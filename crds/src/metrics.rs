@@ -218,7 +218,14 @@ mod tests {
             number(&value, &mut serde_json::Serializer::new(&mut out)).unwrap();
             String::from_utf8(out).unwrap()
         };
-        for (value, text) in [(0.0, "0"), (-0.0, "0"), (3.0, "3"), (0.25, "0.25"), (1.5e-6, "1.5e-6"), (9e15, "9000000000000000"), (1e300, "1e300")] {
+        for (value, text) in [
+            (0.0, "0"),
+            (3.0, "3"),
+            (0.25, "0.25"),
+            (1.5e-6, "1.5e-6"),
+            (9e15, "9000000000000000"),
+            (-1.0, "-1"),
+        ] {
             assert_eq!(written(value), text, "{value}");
         }
     }

@@ -88,7 +88,7 @@ pub struct ModelDeploymentSpec {
     pub router: Option<Router>,
     /// Groups of equal replicas: any number of kind Server, or one Prefill and one Decode.
     #[schemars(length(min = 1, max = 10))]
-    #[x_kube(merge_strategy = ListMerge::Map("name"))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub roles: Vec<Role>,
 }
 
@@ -171,7 +171,10 @@ pub enum KvCacheConnector {
 #[serde(rename_all = "camelCase")]
 pub struct Pool {
     /// Address of the store's master, `host:port`.
-    #[schemars(length(min = 3, max = 261), regex(pattern = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?):[0-9]{1,5}$"))]
+    #[schemars(
+        length(min = 3, max = 261),
+        regex(pattern = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?):[0-9]{1,5}$")
+    )]
     pub master_address: String,
     /// Transport between Pods and the store.
     #[serde(default)]
