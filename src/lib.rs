@@ -16,5 +16,7 @@
 //!
 //! Each room may use only those below it: snapshot; window, scrape, index, render; fields, arguments; exposition, pod.
 
+pub mod arguments;
 pub mod index;
 pub mod pod;
+pub mod render;
