@@ -1,1 +1,22 @@
-//! The logic of model-deployment-operator.
+//! The logic of model-deployment-operator: no process start, no signal, no global state.
+//!
+//! ```text
+//! ModelDeployment --validate--> plan --render--> objects + facts --apply--> API server
+//!                                                    |                         |
+//!                                                    +------> Pod-role index <-+ (watch: Pods, owners)
+//!                                                                 |
+//! GET .../metrics --authenticate--authorize--> gather ------------+
+//!    fan_out: Reading per Pod (body | reason, observedAt)
+//!    exposition: kept samples of the wanted families
+//!    window: baseline | delta
+//!    merge: gauges by (name, source, scope, role); windows and hits per Pod
+//!    missing: every source that did not contribute, one table of codes -> partial
+//! <-- ModelDeploymentMetrics
+//! ```
+//!
+//! Each room may use only those below it: snapshot; window, scrape, index, render; fields, arguments; exposition, pod.
+
+pub mod arguments;
+pub mod index;
+pub mod pod;
+pub mod render;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
 };
 
 use crate::network;
@@ -74,10 +74,7 @@ impl Certificates {
         made.write("front-proxy-ca.crt", &front_proxy.0.pem())?;
         made.write("service-account.key", &service_accounts.serialize_pem())?;
         made.write("service-account.pub", &service_accounts.public_key_pem())?;
-        made.write_pair(
-            "front-proxy-client",
-            &front_proxy.client("front-proxy-client", None)?,
-        )?;
+        made.write_pair("front-proxy-client", &front_proxy.client("front-proxy-client", None)?)?;
         made.write_pair(
             "kubelet-client",
             &authority.client("kube-apiserver-kubelet-client", Some(MASTERS))?,
@@ -94,15 +91,8 @@ impl Certificates {
             network::API_SERVER.to_string(),
             "127.0.0.1".to_owned(),
         ];
-        let names: Vec<String> = names
-            .map(String::from)
-            .into_iter()
-            .chain(addresses)
-            .collect();
-        made.write_pair(
-            "kube-apiserver",
-            &authority.server("kube-apiserver", &names)?,
-        )?;
+        let names: Vec<String> = names.map(String::from).into_iter().chain(addresses).collect();
+        made.write_pair("kube-apiserver", &authority.server("kube-apiserver", &names)?)?;
         Ok(made)
     }
 
@@ -131,35 +121,19 @@ impl Authority {
     fn new(name: &str) -> Result<Self, Error> {
         let mut params = named(name, None, &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::DigitalSignature,
-            KeyUsagePurpose::KeyCertSign,
-        ];
-        Ok(Self(CertifiedIssuer::self_signed(
-            params,
-            KeyPair::generate()?,
-        )?))
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+        Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
     fn client(&self, user: &str, group: Option<&str>) -> Result<Pair, Error> {
-        self.sign(
-            named(user, group, &[])?,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        )
+        self.sign(named(user, group, &[])?, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
     fn server(&self, name: &str, addresses: &[String]) -> Result<Pair, Error> {
-        self.sign(
-            named(name, None, addresses)?,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        )
+        self.sign(named(name, None, addresses)?, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    fn sign(
-        &self,
-        mut params: CertificateParams,
-        usage: ExtendedKeyUsagePurpose,
-    ) -> Result<Pair, Error> {
+    fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Result<Pair, Error> {
         let key = KeyPair::generate()?;
         params.extended_key_usages = vec![usage];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -171,18 +145,12 @@ impl Authority {
     }
 }
 
-fn named(
-    name: &str,
-    organization: Option<&str>,
-    alternatives: &[String],
-) -> Result<CertificateParams, Error> {
+fn named(name: &str, organization: Option<&str>, alternatives: &[String]) -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::new(alternatives)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     if let Some(organization) = organization {
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, organization);
+        params.distinguished_name.push(DnType::OrganizationName, organization);
     }
     Ok(params)
 }

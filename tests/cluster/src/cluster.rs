@@ -58,14 +58,9 @@ pub struct Output {
 }
 
 impl Cluster {
-    pub(crate) async fn start(
-        state: PathBuf,
-        tools: Tools,
-        exposer: Arc<InsideSide>,
-    ) -> Result<Self, Error> {
+    pub(crate) async fn start(state: PathBuf, tools: Tools, exposer: Arc<InsideSide>) -> Result<Self, Error> {
         let certificates = Certificates::make(state.join("pki"))?;
-        fs::create_dir(state.join("home"))
-            .map_err(Error::io("make a home for kubectl and helm"))?;
+        fs::create_dir(state.join("home")).map_err(Error::io("make a home for kubectl and helm"))?;
         let on_host = exposer.expose(network::KUBERNETES).await?;
         let admin = kubeconfig::text(network::KUBERNETES, &certificates, &certificates.admin);
         let controller_manager = state.join("controller-manager.kubeconfig");
@@ -77,11 +72,7 @@ impl Cluster {
             ),
             (
                 controller_manager.clone(),
-                kubeconfig::text(
-                    network::KUBERNETES,
-                    &certificates,
-                    &certificates.controller_manager,
-                ),
+                kubeconfig::text(network::KUBERNETES, &certificates, &certificates.controller_manager),
             ),
         ] {
             fs::write(path, text).map_err(Error::io("write a kubeconfig"))?;
@@ -89,14 +80,7 @@ impl Cluster {
 
         let config = kubeconfig::config(&admin).await?;
         let client = Client::try_from(config.clone())?;
-        let plane = ControlPlane::start_all(
-            &state,
-            &tools,
-            &certificates,
-            &controller_manager,
-            client.clone(),
-        )
-        .await?;
+        let plane = ControlPlane::start_all(&state, &tools, &certificates, &controller_manager, client.clone()).await?;
         scheduler::start(client.clone());
         let kubelet = Kubelet::start(
             client.clone(),
@@ -106,10 +90,7 @@ impl Cluster {
                 state_dir: state.join("kubelet"),
                 operator_binary: tools.operator.clone(),
                 router_venv: tools.routers.clone(),
-                prometheus: tools
-                    .prometheus
-                    .as_ref()
-                    .map(|built| built.prometheus.clone()),
+                prometheus: tools.prometheus.as_ref().map(|built| built.prometheus.clone()),
                 serving_certificate: certificates.kubelet.certificate,
                 serving_key: certificates.kubelet.key,
                 client_ca: certificates.authority,
@@ -154,11 +135,7 @@ impl Cluster {
     }
 
     /// Runs kubectl as the administrator with `input` as its standard input (`apply -f -`).
-    pub async fn kubectl_with_input<A: AsRef<OsStr>>(
-        &self,
-        arguments: &[A],
-        input: &str,
-    ) -> Result<Output, Error> {
+    pub async fn kubectl_with_input<A: AsRef<OsStr>>(&self, arguments: &[A], input: &str) -> Result<Output, Error> {
         self.output(&self.0.tools.kubectl, arguments, input).await
     }
 
@@ -168,11 +145,7 @@ impl Cluster {
     }
 
     /// Runs promtool, if the set-up asked for Prometheus.
-    pub async fn promtool<A: AsRef<OsStr>>(
-        &self,
-        arguments: &[A],
-        input: &str,
-    ) -> Option<Result<Output, Error>> {
+    pub async fn promtool<A: AsRef<OsStr>>(&self, arguments: &[A], input: &str) -> Option<Result<Output, Error>> {
         let promtool = &self.0.tools.prometheus.as_ref()?.promtool;
         Some(self.output(promtool, arguments, input).await)
     }
@@ -233,12 +206,7 @@ impl Cluster {
         &self.0.state
     }
 
-    async fn output<A: AsRef<OsStr>>(
-        &self,
-        program: &Path,
-        arguments: &[A],
-        input: &str,
-    ) -> Result<Output, Error> {
+    async fn output<A: AsRef<OsStr>>(&self, program: &Path, arguments: &[A], input: &str) -> Result<Output, Error> {
         let run = async {
             let mut child = Command::new(program)
                 .args(arguments)
@@ -263,9 +231,7 @@ impl Cluster {
             let (output, ()) = tokio::join!(child.wait_with_output(), feed);
             output
         };
-        let output = run
-            .await
-            .map_err(Error::io(format!("run {}", program.display())))?;
+        let output = run.await.map_err(Error::io(format!("run {}", program.display())))?;
         Ok(Output {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -140,11 +140,7 @@ impl ControlPlane {
             client,
             running: Mutex::default(),
         };
-        for program in [
-            Program::Etcd,
-            Program::ApiServer,
-            Program::ControllerManager,
-        ] {
+        for program in [Program::Etcd, Program::ApiServer, Program::ControllerManager] {
             plane.start(program).await?;
         }
         Ok(plane)
@@ -156,12 +152,9 @@ impl ControlPlane {
         if running.contains_key(&program) {
             return Ok(());
         }
-        let mut child = self
-            .spawn(program)
-            .map_err(|source| Error::Start { program, source })?;
+        let mut child = self.spawn(program).map_err(|source| Error::Start { program, source })?;
         if program == Program::ApiServer {
-            self.ready(&mut child, running.get_mut(&Program::Etcd))
-                .await?;
+            self.ready(&mut child, running.get_mut(&Program::Etcd)).await?;
         }
         running.insert(program, child);
         Ok(())
@@ -191,10 +184,7 @@ impl ControlPlane {
 
     fn spawn(&self, program: Program) -> io::Result<Child> {
         let (path, arguments) = &self.commands[&program];
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log(program))?;
+        let log = File::options().create(true).append(true).open(self.log(program))?;
         Command::new(path)
             .args(arguments)
             .stdin(Stdio::null())
@@ -281,28 +271,16 @@ fn api_server(state: &Path, audit_policy: &Path, certificates: &Certificates) ->
         format!("--tls-private-key-file={}", file("kube-apiserver.key")),
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
         format!("--service-account-key-file={}", file("service-account.pub")),
-        format!(
-            "--service-account-signing-key-file={}",
-            file("service-account.key")
-        ),
-        format!(
-            "--requestheader-client-ca-file={}",
-            file("front-proxy-ca.crt")
-        ),
+        format!("--service-account-signing-key-file={}", file("service-account.key")),
+        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),
         "--requestheader-username-headers=X-Remote-User".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        format!(
-            "--proxy-client-cert-file={}",
-            file("front-proxy-client.crt")
-        ),
+        format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
         format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
         format!("--kubelet-certificate-authority={}", file("ca.crt")),
-        format!(
-            "--kubelet-client-certificate={}",
-            file("kubelet-client.crt")
-        ),
+        format!("--kubelet-client-certificate={}", file("kubelet-client.crt")),
         format!("--kubelet-client-key={}", file("kubelet-client.key")),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
         format!("--audit-policy-file={}", audit_policy.display()),
@@ -319,10 +297,7 @@ fn controller_manager(kubeconfig: &Path, certificates: &Certificates) -> Vec<Str
         "--use-service-account-credentials=true".to_owned(),
         format!("--service-cluster-ip-range={}", services()),
         format!("--root-ca-file={}", file("ca.crt")),
-        format!(
-            "--service-account-private-key-file={}",
-            file("service-account.key")
-        ),
+        format!("--service-account-private-key-file={}", file("service-account.key")),
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
         // The one Node is played, and sends no heartbeats.

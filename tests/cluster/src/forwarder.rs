@@ -129,10 +129,7 @@ pub(crate) struct InsideSide {
 
 impl InsideSide {
     /// Takes over the control socket; the token is cancelled when the host part wants the cluster to stop, or is gone.
-    pub(crate) fn new(
-        control: StdUnixStream,
-        state: &Path,
-    ) -> io::Result<(Arc<Self>, CancellationToken)> {
+    pub(crate) fn new(control: StdUnixStream, state: &Path) -> io::Result<(Arc<Self>, CancellationToken)> {
         let folder = state.join("sockets");
         fs::create_dir(&folder)?;
         let (mut lines, requests) = open(control)?;
@@ -162,8 +159,7 @@ impl InsideSide {
         let path = self
             .folder
             .join(self.sockets.fetch_add(1, Ordering::Relaxed).to_string());
-        let listener =
-            UnixListener::bind(&path).map_err(|source| Error::Listen { address, source })?;
+        let listener = UnixListener::bind(&path).map_err(|source| Error::Listen { address, source })?;
         tokio::spawn(async move {
             while let Ok((outer, _)) = listener.accept().await {
                 tokio::spawn(async move {

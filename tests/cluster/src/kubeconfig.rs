@@ -37,18 +37,11 @@ pub(crate) fn text(address: SocketAddr, certificates: &Certificates, user: &Pair
 
 /// What a client reads from a kubeconfig.
 pub(crate) async fn config(text: &str) -> Result<Config, Error> {
-    Ok(
-        Config::from_custom_kubeconfig(Kubeconfig::from_yaml(text)?, &KubeConfigOptions::default())
-            .await?,
-    )
+    Ok(Config::from_custom_kubeconfig(Kubeconfig::from_yaml(text)?, &KubeConfigOptions::default()).await?)
 }
 
 /// A client that acts as somebody else.
-pub(crate) fn impersonate(
-    mut config: Config,
-    user: &str,
-    groups: &[&str],
-) -> Result<Client, Error> {
+pub(crate) fn impersonate(mut config: Config, user: &str, groups: &[&str]) -> Result<Client, Error> {
     config.auth_info.impersonate = Some(user.to_owned());
     config.auth_info.impersonate_groups = Some(groups.iter().map(ToString::to_string).collect());
     Ok(Client::try_from(config)?)

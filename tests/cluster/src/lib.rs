@@ -22,6 +22,7 @@ compile_error!(
 mod certificates;
 mod cluster;
 mod control_plane;
+pub mod engine;
 mod error;
 mod forwarder;
 mod guardian;

@@ -19,8 +19,7 @@ pub(crate) const API_SERVER: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 1);
 /// The Node's address, where the kubelet answers `kubectl logs`.
 pub(crate) const NODE: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 2);
 /// `kubernetes.default`: the first address of the Service range, as in every cluster.
-pub(crate) const KUBERNETES: SocketAddr =
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 443);
+pub(crate) const KUBERNETES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 443);
 
 /// Index of the loopback device, the first of every network namespace.
 const LOOPBACK: u32 = 1;

@@ -55,10 +55,7 @@ impl Prepared {
 pub(crate) fn start_as(name: &str, state: &Path) -> Result<tokio::process::Command, Error> {
     let executable = env::current_exe().map_err(Error::io("find this executable"))?;
     let mut command = tokio::process::Command::new(executable);
-    command
-        .arg0(name)
-        .args(env::args_os().skip(1))
-        .env(STATE, state);
+    command.arg0(name).args(env::args_os().skip(1)).env(STATE, state);
     Ok(command)
 }
 

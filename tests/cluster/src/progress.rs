@@ -34,11 +34,7 @@ pub(crate) async fn run(what: &str, mut command: Command) -> io::Result<Output> 
     };
     if shown {
         let clear = if terminal { "\r\x1b[K" } else { "" };
-        eprintln!(
-            "{clear}{what}: {} after {}",
-            ending(&output),
-            elapsed(start.elapsed())
-        );
+        eprintln!("{clear}{what}: {} after {}", ending(&output), elapsed(start.elapsed()));
     }
     output
 }

@@ -18,9 +18,7 @@ use cache::Cache;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
-    #[error(
-        "the programs of the test cluster are kept in a cache folder: set XDG_CACHE_HOME or HOME"
-    )]
+    #[error("the programs of the test cluster are kept in a cache folder: set XDG_CACHE_HOME or HOME")]
     NoCache,
     /// A file of the cache or of the tool modules.
     #[error("{what} {}", .path.display())]
@@ -98,12 +96,7 @@ impl Tools {
         let cache = Cache::open()?;
         let kubernetes = go::Module::read(&go::KUBERNETES)?;
         let (kube_apiserver, etcd, kubectl, minor) = match found::assets().await {
-            Some(assets) => (
-                assets.kube_apiserver,
-                assets.etcd,
-                Some(assets.kubectl),
-                assets.minor,
-            ),
+            Some(assets) => (assets.kube_apiserver, assets.etcd, Some(assets.kubectl), assets.minor),
             None => {
                 let etcd = go::Module::read(&go::ETCD)?.program(&cache, "etcd").await?;
                 (
@@ -114,9 +107,7 @@ impl Tools {
                 )
             }
         };
-        let kube_controller_manager = kubernetes
-            .program(&cache, "kube-controller-manager")
-            .await?;
+        let kube_controller_manager = kubernetes.program(&cache, "kube-controller-manager").await?;
         let kubectl = match kubectl.or(found::kubectl(minor).await) {
             Some(kubectl) => kubectl,
             None => kubernetes.program(&cache, "kubectl").await?,
@@ -131,10 +122,7 @@ impl Tools {
                 module.program(&cache, "prometheus").await?,
                 module.program(&cache, "promtool").await?,
             );
-            Some(Prometheus {
-                prometheus,
-                promtool,
-            })
+            Some(Prometheus { prometheus, promtool })
         } else {
             None
         };
@@ -154,18 +142,10 @@ impl Tools {
 }
 
 /// Runs a build and shows for how long; an error says what to do if the builder is not installed, and quotes its last lines.
-async fn build(
-    what: &str,
-    command: tokio::process::Command,
-    remedy: &'static str,
-) -> Result<Vec<u8>, Error> {
+async fn build(what: &str, command: tokio::process::Command, remedy: &'static str) -> Result<Vec<u8>, Error> {
     /// Lines of the output that an error quotes.
     const QUOTED_LINES: usize = 30;
-    let program = command
-        .as_std()
-        .get_program()
-        .to_string_lossy()
-        .into_owned();
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
     let output = progress::run(what, command)
         .await
         .map_err(|source| match source.kind() {

@@ -31,15 +31,10 @@ const RETURNED: u8 = 42;
 
 fn main() -> ExitCode {
     if let Ok(case) = env::var(CASE) {
-        return test_cluster::run(Setup::default(), async |cluster| {
-            inside(&case, cluster).await
-        });
+        return test_cluster::run(Setup::default(), async |cluster| inside(&case, cluster).await);
     }
     let trials = vec![
-        Trial::test(
-            "cluster_answers_inside_and_returns_the_closures_exit_code",
-            answers,
-        ),
+        Trial::test("cluster_answers_inside_and_returns_the_closures_exit_code", answers),
         Trial::test("nothing_is_left_after_a_panic", panics),
         Trial::test(
             "cluster_answers_on_the_host_and_nothing_is_left_after_ctrl_c",
@@ -52,10 +47,7 @@ fn main() -> ExitCode {
 
 async fn inside(case: &str, cluster: Cluster) -> ExitCode {
     println!("{}", cluster.state_dir().display());
-    println!(
-        "{}",
-        fs::read_to_string("/proc/self/uid_map").unwrap().trim()
-    );
+    println!("{}", fs::read_to_string("/proc/self/uid_map").unwrap().trim());
     match case {
         "answer" => answer(&cluster).await,
         "panic" => panic!("the panic that the case is about"),
@@ -70,15 +62,9 @@ async fn answer(cluster: &Cluster) -> ExitCode {
         ("ok", true),
         "{ready:?}"
     );
-    let nodes = cluster
-        .kubectl(&["get", "nodes", "--output=name"])
-        .await
-        .unwrap();
+    let nodes = cluster.kubectl(&["get", "nodes", "--output=name"]).await.unwrap();
     assert_eq!(nodes.stdout, "node/n1\n", "{nodes:?}");
-    let releases = cluster
-        .helm(&["list", "--all-namespaces", "--short"])
-        .await
-        .unwrap();
+    let releases = cluster.helm(&["list", "--all-namespaces", "--short"]).await.unwrap();
     assert_eq!(
         (releases.stdout.as_str(), releases.status.success()),
         ("", true),
@@ -106,7 +92,11 @@ async fn answer(cluster: &Cluster) -> ExitCode {
         "{refused:?}"
     );
     let audit = fs::read_to_string(cluster.audit_log()).unwrap();
-    assert!(audit.lines().any(|line| line.contains(r#""username":"stranger""#) && line.contains(r#""code":403"#)));
+    assert!(
+        audit
+            .lines()
+            .any(|line| line.contains(r#""username":"stranger""#) && line.contains(r#""code":403"#))
+    );
 
     let config_maps = Api::<ConfigMap>::namespaced(cluster.client(), &namespace);
     cluster.kill_program(Program::ApiServer).await.unwrap();
@@ -130,8 +120,7 @@ fn interrupted() -> Result<(), Failed> {
     let run = Run::start("wait", Rights::OrdinaryUser)?;
     let nodes = tokio::runtime::Runtime::new()?.block_on(async {
         let kubeconfig = Kubeconfig::read_from(run.state.join("kubeconfig"))?;
-        let config =
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let nodes = Api::<Node>::all(Client::try_from(config)?)
             .list(&ListParams::default())
             .await?;
@@ -168,9 +157,7 @@ impl Run {
         let restricted = matches!(rights, Rights::OrdinaryUser);
         let mut command = if restricted && geteuid().is_root() {
             let mut command = Command::new("setpriv");
-            command
-                .args(["--bounding-set", "-sys_admin"])
-                .arg(executable);
+            command.args(["--bounding-set", "-sys_admin"]).arg(executable);
             command
         } else {
             Command::new(executable)
@@ -183,23 +170,12 @@ impl Run {
         let mut output = BufReader::new(host.stdout.take().ok_or("no standard output")?);
         let [state, users] = [line(&mut output)?, line(&mut output)?];
         if restricted {
-            assert!(
-                users.ends_with(" 1"),
-                "one user is known in a user namespace: {users}"
-            );
+            assert!(users.ends_with(" 1"), "one user is known in a user namespace: {users}");
         }
         let state = PathBuf::from(state);
-        assert!(
-            state.is_dir(),
-            "{} holds the cluster's state",
-            state.display()
-        );
+        assert!(state.is_dir(), "{} holds the cluster's state", state.display());
         assert!(!processes_of(&state).is_empty());
-        Ok(Self {
-            host,
-            output,
-            state,
-        })
+        Ok(Self { host, output, state })
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Failed> {
@@ -236,12 +212,8 @@ fn processes_of(state: &Path) -> Vec<String> {
         .flatten()
         .filter_map(|entry| {
             // A process may end between being listed and being read.
-            let read = |file| {
-                fs::read(entry.path().join(file))
-                    .map(|text| String::from_utf8_lossy(&text).into_owned())
-            };
-            let (arguments, environment) =
-                (read("cmdline").ok()?, read("environ").unwrap_or_default());
+            let read = |file| fs::read(entry.path().join(file)).map(|text| String::from_utf8_lossy(&text).into_owned());
+            let (arguments, environment) = (read("cmdline").ok()?, read("environ").unwrap_or_default());
             (arguments.contains(&*state) || environment.contains(&*state)).then_some(arguments)
         })
         .collect()

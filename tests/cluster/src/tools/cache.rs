@@ -25,13 +25,8 @@ pub(super) struct Cache(PathBuf);
 impl Cache {
     pub(super) fn open() -> Result<Self, Error> {
         // The XDG base directory specification: a relative path is to be ignored.
-        let absolute = |name| {
-            env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let root =
-            absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+        let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let root = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
         Ok(Self(root.ok_or(Error::NoCache)?.join(FOLDER)))
     }
 
@@ -42,11 +37,7 @@ impl Cache {
             hash.update(source.len().to_le_bytes());
             hash.update(source);
         }
-        let key: String = hash
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let key: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let path = self.0.join(format!("{name}-{}", &key[..KEY_DIGITS]));
         fs::create_dir_all(&path).map_err(|source| Error::File {
             what: "create",

@@ -22,17 +22,14 @@ pub(super) struct Assets {
 /// The programs in `KUBEBUILDER_ASSETS`, if it is set and its API server is not too old.
 pub(super) async fn assets() -> Option<Assets> {
     let folder = PathBuf::from(env::var_os("KUBEBUILDER_ASSETS")?);
-    let [kube_apiserver, etcd, kubectl] =
-        ["kube-apiserver", "etcd", "kubectl"].map(|name| folder.join(name));
+    let [kube_apiserver, etcd, kubectl] = ["kube-apiserver", "etcd", "kubectl"].map(|name| folder.join(name));
     match reported(&kube_apiserver, &["--version"]).await {
-        Some(version) if version >= OLDEST_API_SERVER && etcd.exists() && kubectl.exists() => {
-            Some(Assets {
-                kube_apiserver,
-                etcd,
-                kubectl,
-                minor: version.1,
-            })
-        }
+        Some(version) if version >= OLDEST_API_SERVER && etcd.exists() && kubectl.exists() => Some(Assets {
+            kube_apiserver,
+            etcd,
+            kubectl,
+            minor: version.1,
+        }),
         version => {
             let (major, minor) = OLDEST_API_SERVER;
             let found = version.map_or("no API server that runs".to_owned(), |(major, minor)| {

@@ -70,10 +70,7 @@ pub(super) const PROMETHEUS: Description = Description {
     name: "prometheus",
     requires: "github.com/prometheus/prometheus",
     packages: &[
-        (
-            "prometheus",
-            "github.com/prometheus/prometheus/cmd/prometheus",
-        ),
+        ("prometheus", "github.com/prometheus/prometheus/cmd/prometheus"),
         ("promtool", "github.com/prometheus/prometheus/cmd/promtool"),
     ],
     // Only the discovery of Kubernetes is used; the others are most of the build.
@@ -103,8 +100,8 @@ impl Module {
             })
         };
         let files = [read("go.mod")?, read("go.sum")?];
-        let version = required(&String::from_utf8_lossy(&files[0]), description.requires)
-            .ok_or_else(|| Error::NoVersion {
+        let version =
+            required(&String::from_utf8_lossy(&files[0]), description.requires).ok_or_else(|| Error::NoVersion {
                 path: folder.join("go.mod"),
                 module: description.requires,
             })?;
@@ -175,10 +172,7 @@ impl Module {
 /// The version of `module` that the text of a go.mod file requires.
 fn required(text: &str, module: &str) -> Option<String> {
     text.lines().find_map(|line| {
-        let mut words = line
-            .trim()
-            .trim_start_matches("require ")
-            .split_whitespace();
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
         let version = (words.next()? == module).then(|| words.next())??;
         version.starts_with('v').then(|| version.to_owned())
     })
@@ -190,7 +184,8 @@ mod tests {
 
     #[test]
     fn version_is_the_required_one_in_either_form_of_a_go_mod_file() {
-        let text = "module tools/x\n\ntool a.b/c/cmd\n\nrequire a.b/c v1.2.3\n\nrequire (\n\ta.b/d/v4 v4.5.6 // indirect\n)\n";
+        let text =
+            "module tools/x\n\ntool a.b/c/cmd\n\nrequire a.b/c v1.2.3\n\nrequire (\n\ta.b/d/v4 v4.5.6 // indirect\n)\n";
         assert_eq!(required(text, "a.b/c").as_deref(), Some("v1.2.3"));
         assert_eq!(required(text, "a.b/d/v4").as_deref(), Some("v4.5.6"));
         assert_eq!(required(text, "a.b/d"), None);

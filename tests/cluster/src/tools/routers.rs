@@ -57,7 +57,5 @@ pub(super) async fn prepare(cache: &Cache) -> Result<PathBuf, Error> {
 /// An environment is of no use any more once its interpreter was upgraded.
 fn is_complete(environment: &Path, complete: &Path) -> bool {
     let interpreter = fs::canonicalize(environment.join(PYTHON));
-    interpreter.is_ok_and(|now| {
-        fs::read(complete).is_ok_and(|then| then == now.as_os_str().as_encoded_bytes())
-    })
+    interpreter.is_ok_and(|now| fs::read(complete).is_ok_and(|then| then == now.as_os_str().as_encoded_bytes()))
 }
