@@ -184,16 +184,19 @@ fn restore(value: &str) -> String {
     restored
 }
 
-/// The crate wants a sign before infinity and a digit before the point.
+/// The crate wants a sign before infinity, which it knows by its short name alone, and a digit before the point.
 fn push_number(line: &mut String, number: &str) {
     let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
-    line.push_str(&number[..number.len() - unsigned.len()]);
-    if unsigned.len() == number.len()
-        && (unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity"))
-    {
-        line.push('+');
+    let sign = &number[..number.len() - unsigned.len()];
+    if unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity") {
+        line.extend([if sign.is_empty() { "+" } else { sign }, "Inf"]);
+        return;
     }
-    if unsigned.starts_with('.') {
+    line.push_str(sign);
+    if unsigned
+        .strip_prefix('.')
+        .is_some_and(|decimals| decimals.starts_with(|digit: char| digit.is_ascii_digit()))
+    {
         line.push('0');
     }
     line.push_str(unsigned);
