@@ -1,7 +1,7 @@
-//! Owns the process between the host part and the inside part: it makes the namespaces, and when the host part is killed it ends
-//! everything inside and removes the state folder. Refuses to know what runs inside.
+//! Owns the process between the host part and the inside part: it makes the namespaces, and when the host part is killed, or in
+//! a hurry, it ends everything inside and removes the state folder. Refuses to know what runs inside.
 
-use std::{fs, os::unix::process::ExitStatusExt, path::Path, process::ExitCode};
+use std::{fs, path::Path, process::ExitCode};
 
 use nix::{
     sys::{prctl, signal},
@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     Error, namespaces,
-    prepared::{self, Prepared},
+    part::{self, INTERRUPTED, Prepared},
 };
 
 pub(crate) fn run() -> Result<ExitCode, Error> {
@@ -26,22 +26,22 @@ pub(crate) fn run() -> Result<ExitCode, Error> {
 }
 
 async fn guard(state: &Path, host: u32) -> Result<ExitCode, Error> {
-    let mut orphaned = signal(SignalKind::terminate()).map_err(Error::io("listen for signals"))?;
-    prctl::set_pdeathsig(signal::Signal::SIGTERM).map_err(|errno| Error::io("watch the host part")(errno.into()))?;
+    let mut terminated =
+        signal(SignalKind::terminate()).map_err(Error::io("listen for signals"))?;
+    prctl::set_pdeathsig(signal::Signal::SIGTERM)
+        .map_err(|errno| Error::io("watch the host part")(errno.into()))?;
     if u32::try_from(getppid().as_raw()) != Ok(host) {
         return remove(state);
     }
-    let mut inside = prepared::part(prepared::INSIDE, state)?
+    let mut inside = part::start_as(part::INSIDE, state)?
         .kill_on_drop(true)
         .spawn()
         .map_err(Error::io("start the inside part"))?;
     tokio::select! {
         status = inside.wait() => {
-            let status = status.map_err(Error::io("wait for the inside part"))?;
-            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
-            Ok(u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from))
+            Ok(part::exit_code(status.map_err(Error::io("wait for the inside part"))?))
         }
-        _ = orphaned.recv() => {
+        _ = terminated.recv() => {
             // Returns once every process of the PID namespace is gone, so nothing writes to the folder any more.
             inside.kill().await.map_err(Error::io("end the inside part"))?;
             remove(state)
@@ -51,5 +51,5 @@ async fn guard(state: &Path, host: u32) -> Result<ExitCode, Error> {
 
 fn remove(state: &Path) -> Result<ExitCode, Error> {
     fs::remove_dir_all(state).map_err(Error::io("remove the state folder"))?;
-    Ok(ExitCode::FAILURE)
+    Ok(INTERRUPTED.into())
 }

@@ -1,8 +1,13 @@
 //! Owns the part that stays in the host's own namespaces: it prepares while there is a network, starts the guardian, serves the
 //! forwarders, and passes Ctrl-C on. Refuses to know what happens inside.
 
-use std::{os::unix::process::ExitStatusExt, process::ExitCode};
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    process::{ExitCode, ExitStatus},
+};
 
+use nix::{sys::signal::kill, unistd::Pid};
 use tokio::{
     process::Child,
     signal::unix::{Signal, SignalKind, signal},
@@ -10,12 +15,9 @@ use tokio::{
 
 use crate::{
     Error, Setup, forwarder,
-    prepared::{self, Prepared},
+    part::{self, INTERRUPTED, Prepared},
     tools::Tools,
 };
-
-/// What a shell reports for a program that Ctrl-C ended.
-pub(crate) const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(setup: Setup) -> Result<ExitCode, Error> {
     tokio::runtime::Builder::new_current_thread()
@@ -41,10 +43,10 @@ async fn serve(setup: Setup) -> Result<ExitCode, Error> {
     }
     .write(state.path())?;
 
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(Error::io("make the control socket"))?;
+    let (ours, theirs) = UnixStream::pair().map_err(Error::io("make the control socket"))?;
     // A process group of its own: the terminal's Ctrl-C reaches the host part only, which passes it on once.
-    let mut guardian = prepared::part(prepared::GUARDIAN, state.path())?
-        .stdin(std::os::fd::OwnedFd::from(theirs))
+    let mut guardian = part::start_as(part::GUARDIAN, state.path())?
+        .stdin(OwnedFd::from(theirs))
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
@@ -64,26 +66,23 @@ async fn serve(setup: Setup) -> Result<ExitCode, Error> {
     // The control socket ends when the last process that holds it has, even if the guardian was killed.
     let _ = (&mut serving).await;
     match state.close() {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove the state folder")(error)),
-        _ => Ok(exit_code(status)),
-    }
-}
-
-/// Waits for the cluster to shut down; a second Ctrl-C ends it at once.
-async fn end(guardian: &mut Child, interrupts: &mut Interrupts) -> std::io::Result<std::process::ExitStatus> {
-    tokio::select! {
-        status = guardian.wait() => status,
-        () = interrupts.next() => {
-            guardian.start_kill()?;
-            guardian.wait().await
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove the state folder")(error))
         }
+        _ => Ok(part::exit_code(status)),
     }
 }
 
-fn exit_code(status: std::process::ExitStatus) -> ExitCode {
-    let signal = |number: i32| 128 + number;
-    let code = status.code().or_else(|| status.signal().map(signal)).unwrap_or(1);
-    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+/// Waits for the cluster to shut down; a second Ctrl-C makes the guardian end it at once.
+async fn end(guardian: &mut Child, interrupts: &mut Interrupts) -> io::Result<ExitStatus> {
+    tokio::select! {
+        status = guardian.wait() => return status,
+        () = interrupts.next() => {}
+    }
+    if let Some(id) = guardian.id().and_then(|id| i32::try_from(id).ok()) {
+        kill(Pid::from_raw(id), nix::sys::signal::SIGTERM)?;
+    }
+    guardian.wait().await
 }
 
 /// The three signals by which a person or a supervisor asks a program to end.

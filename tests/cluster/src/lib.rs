@@ -22,6 +22,7 @@ compile_error!(
 mod certificates;
 mod cluster;
 mod control_plane;
+pub mod engine;
 mod error;
 mod forwarder;
 mod guardian;
@@ -31,7 +32,7 @@ mod kubeconfig;
 pub mod kubelet;
 mod namespaces;
 mod network;
-mod prepared;
+mod part;
 mod progress;
 mod sandbox;
 mod scheduler;
@@ -60,10 +61,10 @@ pub fn run<F>(setup: Setup, inside: F) -> ExitCode
 where
     F: AsyncFnOnce(Cluster) -> ExitCode,
 {
-    let part = std::env::args().next().unwrap_or_default();
-    let outcome = match part.as_str() {
-        prepared::GUARDIAN => guardian::run(),
-        prepared::INSIDE => inside::run(inside),
+    let name = std::env::args().next().unwrap_or_default();
+    let outcome = match name.as_str() {
+        part::GUARDIAN => guardian::run(),
+        part::INSIDE => inside::run(inside),
         sandbox::ROLE => return sandbox::init(),
         _ => host::run(setup),
     };

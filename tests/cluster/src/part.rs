@@ -1,8 +1,11 @@
-//! Owns what the host part hands to the other two: the state folder and the programs in it. Knows no program.
+//! Owns how the parts of one cluster start each other: their names, what one hands to the next, and their exit codes. Refuses to
+//! know what a part does.
 
 use std::{
     env, fs, io,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
+    process::{ExitCode, ExitStatus},
 };
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +16,10 @@ use crate::{Error, tools::Tools};
 pub(crate) const GUARDIAN: &str = "test-cluster-guardian";
 /// `argv[0]` of the inside part.
 pub(crate) const INSIDE: &str = "test-cluster-inside";
+/// What a shell reports for a program that Ctrl-C ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+/// What a shell adds to the number of a signal that ended a program.
+const SIGNALED: i32 = 128;
 /// Environment variable that names the state folder to the guardian and the inside part.
 const STATE: &str = "TEST_CLUSTER_STATE";
 const FILE: &str = "prepared.json";
@@ -45,9 +52,16 @@ impl Prepared {
 }
 
 /// A command that starts this executable again as another part of the same cluster, with the same arguments.
-pub(crate) fn part(name: &str, state: &Path) -> Result<tokio::process::Command, Error> {
+pub(crate) fn start_as(name: &str, state: &Path) -> Result<tokio::process::Command, Error> {
     let executable = env::current_exe().map_err(Error::io("find this executable"))?;
     let mut command = tokio::process::Command::new(executable);
     command.arg0(name).args(env::args_os().skip(1)).env(STATE, state);
     Ok(command)
+}
+
+/// A part ends as the part that it started.
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
+    let signaled = || status.signal().map(|signal| SIGNALED + signal);
+    let code = status.code().or_else(signaled).unwrap_or(1);
+    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
