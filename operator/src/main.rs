@@ -35,8 +35,10 @@ fn serve(options: arguments::Run) -> ExitCode {
 
 /// An error and its causes in one sentence.
 fn sentence(error: &dyn Error) -> String {
-    std::iter::successors(error.source(), |error| error.source())
-        .fold(error.to_string(), |sentence, cause| format!("{sentence}: {cause}"))
+    match error.source() {
+        Some(cause) => format!("{error}: {}", sentence(cause)),
+        None => error.to_string(),
+    }
 }
 
 /// Writes to standard output. A reader that has seen enough is not a failure.

@@ -36,7 +36,7 @@ const STREAMS: u32 = 100;
 const WINDOW: u32 = 256 << 10;
 /// A request's headers, in bytes and (HTTP/1.1) lines: a user may be in very many groups, each on a line of its own.
 const HEADER_BYTES: usize = 1 << 20;
-const HEADER_LINES: usize = 8192;
+const HEADER_LINES: usize = 4096;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]

@@ -1,10 +1,17 @@
 //! The certificates' keeper against a played API server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use k8s_openapi::ByteString;
 use model_deployment_operator::certificates::{self, Config, ServingCertificate};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -303,4 +310,64 @@ async fn conflicts_and_failures_are_tried_again_and_stop_nothing() {
     replica.serves(&api, &api.get(LEAF).unwrap()["data"]["tls.crt"]).await;
     let patches = api.asked().iter().filter(|asked| asked.method == Method::PATCH).count();
     assert_eq!(patches, 3);
+}
+
+/// The whole renewal of an authority, watched at every write: the leaf in force is always one that the API server trusts, and the
+/// new authority's leaf comes two minutes after its authority was published. Time is tokio's, which moves when nothing else does.
+#[tokio::test(start_paused = true)]
+async fn the_leaf_is_trusted_at_every_moment_of_a_renewal() {
+    let api = Api::new();
+    api_service(&api);
+    let _replica = Replica::start(&api, true);
+    published(&api).await;
+    let settled = api.history().len();
+    let old = api.get(LEAF).unwrap();
+    api.delete(AUTHORITY);
+    api.until("both authorities are published", |api| count(&bundle(api)) == 2)
+        .await;
+    let since = tokio::time::Instant::now();
+    api.until("a leaf of the new authority", |api| {
+        api.get(LEAF).unwrap()["data"]["tls.crt"] != old["data"]["tls.crt"]
+    })
+    .await;
+    assert!(since.elapsed() >= Duration::from_secs(120), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(130), "{:?}", since.elapsed());
+
+    let history = api.history();
+    let (mut leaf, mut trusted) = (text(&old["data"]["tls.crt"]), String::new());
+    for (number, (path, object)) in history.iter().enumerate() {
+        match path.as_str() {
+            LEAF => leaf = text(&object["data"]["tls.crt"]),
+            API_SERVICE if !object["spec"]["caBundle"].is_null() => trusted = text(&object["spec"]["caBundle"]),
+            _ => continue,
+        }
+        if number >= settled {
+            assert!(is_trusted(&leaf, &trusted), "{number}: {path}");
+        }
+    }
+    let new = api.get(LEAF).unwrap();
+    assert!(is_trusted(
+        &text(&new["data"]["tls.crt"]),
+        &text(&api.get(AUTHORITY).unwrap()["data"]["tls.crt"])
+    ));
+    assert!(!is_trusted(
+        &text(&old["data"]["tls.crt"]),
+        &text(&api.get(AUTHORITY).unwrap()["data"]["tls.crt"])
+    ));
+    assert_eq!(count(&bundle(&api)), 2, "the old authority is still trusted");
+}
+
+/// Whether the API server, which trusts `bundle`, takes `leaf` for our Service.
+fn is_trusted(leaf: &str, bundle: &str) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle.as_bytes()).map(Result::unwrap));
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .unwrap();
+    let leaf = CertificateDer::from_pem_slice(leaf.as_bytes()).unwrap();
+    let name = "op.sys.svc".try_into().unwrap();
+    verifier
+        .verify_server_cert(&leaf, &[], &name, &[], UnixTime::now())
+        .is_ok()
 }
