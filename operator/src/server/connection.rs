@@ -161,3 +161,29 @@ async fn idle(mut busy: watch::Receiver<usize>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_ninety_seconds_after_its_last_request() {
+        let (under_way, busy) = watch::channel(0);
+        let begun = Begun::new(&under_way);
+        let mut idle = std::pin::pin!(idle(busy));
+        tokio::time::advance(Duration::from_secs(1000)).await;
+        assert!(idle.as_mut().now_or_never().is_none());
+        drop(begun);
+        assert!(idle.as_mut().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(89)).await;
+        assert!(idle.as_mut().now_or_never().is_none());
+        // Another request begins the time anew.
+        drop(Begun::new(&under_way));
+        assert!(idle.as_mut().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(89)).await;
+        assert!(idle.as_mut().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(idle.as_mut().now_or_never().is_some());
+    }
+}
