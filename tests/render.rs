@@ -6,7 +6,9 @@ use model_deployment_crds::ModelDeployment;
 fn rendered(manifest: &str) -> String {
     let deployment: ModelDeployment = serde_yaml::from_str(manifest).expect("the manifest is a ModelDeployment");
     let plan = render(&deployment, &Defaults::default()).expect("the manifest is rendered");
-    plan.objects().map(|object| format!("---\n{}", serde_yaml::to_string(&object).expect("an object is YAML"))).collect()
+    plan.objects()
+        .map(|object| format!("---\n{}", serde_yaml::to_string(&object).expect("an object is YAML")))
+        .collect()
 }
 
 #[test]
