@@ -30,12 +30,7 @@ pub(super) struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self {
-            rows: HashMap::new(),
-            owned: HashMap::new(),
-            relist: HashMap::new(),
-            listed: false,
-        }
+        Self { rows: HashMap::new(), owned: HashMap::new(), relist: HashMap::new(), listed: false }
     }
 }
 
@@ -98,9 +93,7 @@ impl<T> Table<T> {
     }
 
     fn remove(&mut self, key: &Key) {
-        let Some(owner) = self.rows.remove(key).and_then(|row| row.owner) else {
-            return;
-        };
+        let Some(owner) = self.rows.remove(key).and_then(|row| row.owner) else { return };
         if let Some(keys) = self.owned.get_mut(&owner.uid) {
             keys.remove(key);
             if keys.is_empty() {
@@ -116,10 +109,6 @@ fn key(metadata: &ObjectMeta) -> Option<Key> {
 
 fn row<K: Resource, T>(object: &K, keep: impl Fn(&K) -> T) -> Option<(Key, Row<T>)> {
     let metadata = object.meta();
-    let row = Row {
-        uid: metadata.uid.clone()?,
-        owner: Owner::of(metadata),
-        value: keep(object),
-    };
+    let row = Row { uid: metadata.uid.clone()?, owner: Owner::of(metadata), value: keep(object) };
     Some((key(metadata)?, row))
 }
