@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
+use model_deployment_crds::ModelDeploymentStatus;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -64,8 +65,8 @@ pub struct Memory {
     failures: HashMap<String, Failures>,
     /// Reconciles that failed one after the other.
     pub failed: u32,
-    /// The last warning that was published as an Event, so that a retry does not repeat it.
-    pub warned: Option<String>,
+    /// The status that was written last, and the resource version that came of it.
+    pub status: Option<(ModelDeploymentStatus, u64)>,
 }
 
 struct Applied {
