@@ -16,10 +16,7 @@
 //!
 //! Each room may use only those below it: snapshot; window, scrape, index, render; fields, arguments; exposition, pod.
 
-pub mod exposition;
-pub mod fields;
+pub mod arguments;
 pub mod index;
 pub mod pod;
-pub mod scrape;
-pub mod snapshot;
-pub mod window;
+pub mod render;
