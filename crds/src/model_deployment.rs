@@ -88,7 +88,7 @@ pub struct ModelDeploymentSpec {
     pub router: Option<Router>,
     /// Groups of equal replicas: any number of kind Server, or one Prefill and one Decode.
     #[schemars(length(min = 1, max = 10))]
-    #[x_kube(merge_strategy = ListMerge::Map("name"))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub roles: Vec<Role>,
 }
 

@@ -57,7 +57,7 @@ pub struct Role {
     /// Environment of the engine container. Names that the operator owns are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
-    #[x_kube(merge_strategy = ListMerge::Map("name"))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub env: Vec<EnvVar>,
     /// Serving port.
     #[serde(default = "serving_port")]
@@ -66,12 +66,12 @@ pub struct Role {
     /// Volumes of the Pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
-    #[x_kube(merge_strategy = ListMerge::Map("name"))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub volumes: Vec<Volume>,
     /// Mounts of the engine container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
-    #[x_kube(merge_strategy = ListMerge::Map("mountPath"))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["mountPath".into()]))]
     pub volume_mounts: Vec<VolumeMount>,
     /// Nodes that may run the Pods, by label.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

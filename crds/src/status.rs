@@ -26,14 +26,14 @@ pub struct ModelDeploymentStatus {
     pub role_summary: Option<String>,
     /// Each role.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map("name"))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub roles: Vec<RoleStatus>,
     /// The router, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterStatus>,
     /// `Available`, `Progressing`, `RouterReady`, `RolesReady`, `SpecAccepted`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map("type"))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -1,0 +1,150 @@
+//! What this process remembers of each ModelDeployment: what it applied last, what it deleted, which Pods keep failing.
+//!
+//! Nothing here is needed for correctness across restarts: a new leader finds all of it out again, at the price of an apply that
+//! changes nothing. It is what makes an idle reconcile free, and keeps a cache that lags behind our own writes from misleading us.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt};
+use model_deployment_crds::ModelDeploymentStatus;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// How long an object that we created is taken to exist although no watch has shown it: far longer than a watch ever lags, short
+/// enough that a creation which was undone unseen is soon repeated.
+pub const UNSEEN: Duration = Duration::from_secs(30);
+/// The longest pause before a Pod that keeps failing is created again: the kubelet's own for containers.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Kind and name of an object in the namespace of its ModelDeployment.
+pub type Key = (String, String);
+
+/// The memory of each ModelDeployment, by its UID.
+#[derive(Default)]
+pub struct Memories {
+    by_uid: Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
+}
+
+impl Memories {
+    /// The memory of the ModelDeployment `uid`.
+    pub fn of(&self, uid: &str) -> Arc<Mutex<Memory>> {
+        self.by_uid.lock().entry(uid.to_owned()).or_default().clone()
+    }
+
+    /// Drops what is known of a ModelDeployment that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.by_uid.lock().remove(uid);
+    }
+
+    /// Drops all: another leader may have written since.
+    pub fn clear(&self) {
+        self.by_uid.lock().clear();
+    }
+
+    /// Takes in that a watch saw an object go.
+    pub fn observe<K: Resource>(&self, kind: &str, event: &Event<K>) {
+        let Event::Delete(object) = event else { return };
+        let Some(owner) = super::cache::controller(object.meta()) else { return };
+        let memory = self.by_uid.lock().get(&owner.uid).cloned();
+        if let Some(memory) = memory {
+            memory.lock().gone(kind, &object.name_any(), object.uid().as_deref().unwrap_or_default());
+        }
+    }
+}
+
+/// What is remembered of one ModelDeployment.
+#[derive(Default)]
+pub struct Memory {
+    applied: HashMap<Key, Applied>,
+    deleted: HashSet<String>,
+    failures: HashMap<String, Failures>,
+    /// Reconciles that failed one after the other.
+    pub failed: u32,
+    /// The status that was written last, and the resource version that came of it.
+    pub status: Option<(ModelDeploymentStatus, u64)>,
+}
+
+struct Applied {
+    uid: String,
+    rendered: u64,
+    claims: u64,
+    at: Instant,
+}
+
+struct Failures {
+    count: u32,
+    not_before: Instant,
+}
+
+impl Memory {
+    /// Remembers the outcome of an apply.
+    pub fn applied(&mut self, key: Key, uid: String, rendered: &Value, claims: Option<&Value>) {
+        let applied = Applied { uid, rendered: hash(rendered), claims: hash(claims), at: Instant::now() };
+        self.applied.insert(key, applied);
+    }
+
+    /// Whether the object was applied by us as `rendered` and lives as `uid` with the claims that it then had.
+    pub fn is_as_applied(&self, key: &Key, uid: &str, rendered: &Value, claims: Option<&Value>) -> bool {
+        self.applied.get(key).is_some_and(|applied| {
+            applied.uid == uid && applied.rendered == hash(rendered) && applied.claims == hash(claims)
+        })
+    }
+
+    /// The UID of an object that we created a moment ago, which no watch may have shown yet.
+    pub fn created(&self, key: &Key) -> Option<&str> {
+        self.applied.get(key).filter(|applied| applied.at.elapsed() < UNSEEN).map(|applied| applied.uid.as_str())
+    }
+
+    /// Remembers that we deleted an object.
+    pub fn deleted(&mut self, uid: &str) {
+        self.deleted.insert(uid.to_owned());
+    }
+
+    /// Whether we deleted it.
+    pub fn is_deleted(&self, uid: &str) -> bool {
+        self.deleted.contains(uid)
+    }
+
+    /// Takes in that an object is gone.
+    fn gone(&mut self, kind: &str, name: &str, uid: &str) {
+        self.deleted.remove(uid);
+        let key = (kind.to_owned(), name.to_owned());
+        if self.applied.get(&key).is_some_and(|applied| applied.uid == uid) {
+            self.applied.remove(&key);
+        }
+    }
+
+    /// Takes in that a Pod of that name failed: the first successor follows at once, each further one after twice the pause.
+    pub fn failed(&mut self, pod: &str) {
+        let failures = self.failures.entry(pod.to_owned()).or_insert(Failures { count: 0, not_before: Instant::now() });
+        let pause = match failures.count {
+            0 => Duration::ZERO,
+            count => Duration::from_secs(1 << count.min(16)).min(LONGEST_PAUSE),
+        };
+        failures.not_before = Instant::now() + pause;
+        failures.count += 1;
+    }
+
+    /// Takes in that a Pod of that name is ready: it starts afresh.
+    pub fn ready(&mut self, pod: &str) {
+        self.failures.remove(pod);
+    }
+
+    /// How long a Pod of that name is not to be created yet.
+    pub fn pause(&self, pod: &str) -> Option<Duration> {
+        let failures = self.failures.get(pod)?;
+        failures.not_before.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero())
+    }
+}
+
+/// JSON objects keep their members sorted, so equal values have equal texts.
+fn hash(value: impl serde::Serialize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_string(&value).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}

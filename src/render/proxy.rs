@@ -1,0 +1,56 @@
+//! Direct decode: the routing proxy in front of a decode engine under llm-d-router.
+
+use k8s_openapi::api::core::v1::{Container, EnvVar};
+use model_deployment_crds::model_deployment::{EngineName, TransferConnector};
+use model_deployment_crds::role::Role;
+
+use super::engine::Engine;
+use super::setting::Setting;
+use super::{pod, ports, router, security};
+use crate::arguments::Line;
+
+/// The proxy as a sidecar: it starts before the engine and has the role's serving port.
+pub(super) fn container(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Container {
+    let serving = ports::serving(role);
+    let mut line = Line::default();
+    line.assign("--port", serving)
+        .assign("--model-server-port", engine.port);
+    let mut env = None;
+    match (setting.engine(), setting.transfer.map(|path| path.connector)) {
+        (EngineName::Sglang, _) => {
+            line.assign("--kv-connector", "sglang");
+            let port = ports::BOOTSTRAP.to_string();
+            env = Some(vec![EnvVar {
+                name: "SGLANG_BOOTSTRAP_PORT".into(),
+                value: Some(port),
+                value_from: None,
+            }]);
+        }
+        (EngineName::Vllm, Some(TransferConnector::Nixl)) => {
+            line.assign("--kv-connector", "nixlv2");
+        }
+        (EngineName::Vllm, _) => {
+            line.assign("--kv-connector", "mooncake")
+                .assign("--mooncake-bootstrap-port", ports::BOOTSTRAP);
+        }
+    }
+    line.assign("--secure-proxy", false);
+    if engine.tls {
+        // The hop stays inside the Pod, so that there is nobody to verify.
+        line.assign("--enable-tls", "decoder")
+            .assign("--tls-insecure-skip-verify", "decoder");
+    }
+    Container {
+        name: "routing-proxy".into(),
+        image: Some(router::image(setting)),
+        command: Some(vec!["routing-proxy".into()]),
+        args: Some(line.into_arguments()),
+        env,
+        ports: Some(vec![ports::declare("http", serving)]),
+        restart_policy: Some("Always".into()),
+        readiness_probe: Some(pod::connects(serving, 3)),
+        liveness_probe: Some(pod::connects(serving, 6)),
+        security_context: Some(security::of_container(None, false)),
+        ..Default::default()
+    }
+}
