@@ -122,7 +122,10 @@ impl Choices {
         };
         choices.certificate = choices.gives("--ssl-certfile");
         choices.key = choices.gives("--ssl-keyfile");
-        choices.port = choices.last("--port").map(|given| number(given, "a port from 1 to 65535")).transpose()?;
+        choices.port = choices
+            .last("--port")
+            .map(|given| number(given, "a port from 1 to 65535"))
+            .transpose()?;
         Ok(choices)
     }
 
@@ -131,9 +134,7 @@ impl Choices {
             Some(HostTier::Hierarchical)
         } else if self.gives("--enable-lmcache") {
             Some(HostTier::LmCache)
-        } else if self.gives("--enable-flexkv")
-            || self.value("--radix-cache-backend") == Some("flexkv")
-        {
+        } else if self.gives("--enable-flexkv") || self.value("--radix-cache-backend") == Some("flexkv") {
             Some(HostTier::FlexKv)
         } else {
             None
@@ -141,7 +142,9 @@ impl Choices {
     }
 
     fn ranks(&self, flag: &str) -> Result<u32, MalformedValue> {
-        self.last(flag).map_or(Ok(1), |given| number(given, "a whole number of ranks from 1 to 65535").map(u32::from))
+        self.last(flag).map_or(Ok(1), |given| {
+            number(given, "a whole number of ranks from 1 to 65535").map(u32::from)
+        })
     }
 
     fn last(&self, flag: &str) -> Option<&Given> {
@@ -153,6 +156,10 @@ fn number(given: &Given, wanted: &'static str) -> Result<u16, MalformedValue> {
     let value = given.value.as_deref().unwrap_or_default();
     match value.parse::<u16>() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err(MalformedValue { spelled: given.spelled.clone(), value: value.to_owned(), wanted }),
+        _ => Err(MalformedValue {
+            spelled: given.spelled.clone(),
+            value: value.to_owned(),
+            wanted,
+        }),
     }
 }

@@ -75,7 +75,11 @@ impl Grammar {
                 value = rest.next_if(|next| dotted || !looks_like_an_option(next)).cloned();
             }
             if let Some(flag) = self.resolve(spelled) {
-                given.push(Given { flag, spelled: spelled.to_owned(), value });
+                given.push(Given {
+                    flag,
+                    spelled: spelled.to_owned(),
+                    value,
+                });
             }
         }
         given
@@ -95,7 +99,9 @@ impl Grammar {
         if self == Self::LlmD || name.trim_start_matches('-').is_empty() {
             return None;
         }
-        let mut beginning = known.range(name.as_str()..).take_while(|(spelling, _)| spelling.starts_with(&name));
+        let mut beginning = known
+            .range(name.as_str()..)
+            .take_while(|(spelling, _)| spelling.starts_with(&name));
         match (beginning.next(), beginning.next()) {
             (Some((_, first)), None) => Some(first),
             _ => None,
@@ -117,5 +123,7 @@ impl Grammar {
 /// Whether `argparse` takes `argument` for an option where a value is wanted: it begins with a dash, is not a negative number, and
 /// has no space.
 fn looks_like_an_option(argument: &str) -> bool {
-    argument.strip_prefix('-').is_some_and(|rest| !rest.is_empty() && rest.parse::<f64>().is_err() && !argument.contains(' '))
+    argument
+        .strip_prefix('-')
+        .is_some_and(|rest| !rest.is_empty() && rest.parse::<f64>().is_err() && !argument.contains(' '))
 }

@@ -97,7 +97,9 @@ pub enum Refusal {
         second_port: u16,
     },
     /// Two objects would have one name.
-    #[error("spec.roles: the {kind} name {name} is that of roles {first} and {second} both; a role's name is immutable, so create the ModelDeployment with another one")]
+    #[error(
+        "spec.roles: the {kind} name {name} is that of roles {first} and {second} both; a role's name is immutable, so create the ModelDeployment with another one"
+    )]
     SameName {
         /// `Pod` or `Service`.
         kind: &'static str,
@@ -127,7 +129,9 @@ pub enum Refusal {
         way_out: &'static str,
     },
     /// A mount of no volume.
-    #[error("spec.roles[{role}].volumeMounts: {path} names volume {name}, which spec.roles[{role}].volumes lacks; add the volume")]
+    #[error(
+        "spec.roles[{role}].volumeMounts: {path} names volume {name}, which spec.roles[{role}].volumes lacks; add the volume"
+    )]
     MountWithoutVolume {
         /// The role.
         role: String,
@@ -137,7 +141,9 @@ pub enum Refusal {
         name: String,
     },
     /// The host tier's size says nothing.
-    #[error("spec.kvCache.hostMemory: {value:?} is not a quantity of at least one byte; write one such as 64Gi, in a new ModelDeployment")]
+    #[error(
+        "spec.kvCache.hostMemory: {value:?} is not a quantity of at least one byte; write one such as 64Gi, in a new ModelDeployment"
+    )]
     HostMemory {
         /// As given.
         value: String,

@@ -105,16 +105,30 @@ fn cache(spec: &ModelDeploymentSpec) -> Result<Option<Cache<'_>>, Refusal> {
     if let Some(pool) = &cache.pool {
         return Ok(Some(Cache::Store(pool)));
     }
-    let Some(memory) = &cache.host_memory else { return Ok(None) };
+    let Some(memory) = &cache.host_memory else {
+        return Ok(None);
+    };
     match quantity::whole(memory) {
         Some(bytes) if bytes > 0 => Ok(Some(Cache::Host(bytes))),
-        _ => Err(Refusal::HostMemory { value: memory.0.clone() }),
+        _ => Err(Refusal::HostMemory {
+            value: memory.0.clone(),
+        }),
     }
 }
 
 fn transfer_path(spec: &ModelDeploymentSpec) -> TransferPath {
     let given = spec.kv_transfer.clone().unwrap_or_default();
-    let vllm_router = spec.router.as_ref().is_some_and(|router| router.name == RouterName::Vllm);
-    let default = if vllm_router { TransferConnector::Nixl } else { TransferConnector::Mooncake };
-    TransferPath { connector: given.connector.unwrap_or(default), protocol: given.protocol }
+    let vllm_router = spec
+        .router
+        .as_ref()
+        .is_some_and(|router| router.name == RouterName::Vllm);
+    let default = if vllm_router {
+        TransferConnector::Nixl
+    } else {
+        TransferConnector::Mooncake
+    };
+    TransferPath {
+        connector: given.connector.unwrap_or(default),
+        protocol: given.protocol,
+    }
 }

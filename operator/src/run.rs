@@ -1,0 +1,174 @@
+//! `run`: the operator's parts put together. Every replica watches, keeps the index and answers the API; the leader alone reconciles.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kube::Client;
+use model_deployment::index::Index;
+use model_deployment::scrape::{self, Scraper, TrustError};
+use model_deployment::snapshot::{self, Snapshots};
+use model_deployment_crds::metrics::ModelDeploymentMetrics;
+use model_deployment_operator::certificates::{self, ServingCertificate};
+use model_deployment_operator::controller;
+use model_deployment_operator::leader::Election;
+use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal};
+use model_deployment_operator::server::{self, Server, listener};
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::Run;
+use crate::telemetry;
+
+/// The APIService of the aggregated API.
+const API_SERVICE: &str = "v1.worker.gpustack.ai";
+
+/// Why the operator cannot run.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The log filter does not parse.
+    #[error("--log-filter is not a filter")]
+    LogFilter(#[source] tracing_subscriber::filter::ParseError),
+    /// The bundle of further authorities cannot be read.
+    #[error("cannot read {}", path.display())]
+    ReadBundle {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The bundle of further authorities is no such thing.
+    #[error("cannot trust --scrape-ca-file")]
+    Trust(#[source] TrustError),
+    /// There is no way to the API server.
+    #[error("cannot set up the Kubernetes client")]
+    Client(#[source] kube::Error),
+    /// A port cannot be listened on.
+    #[error("cannot listen on port {port}")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The TLS listener cannot be set up.
+    #[error("cannot serve TLS")]
+    Tls(#[source] rustls::Error),
+    /// Signals cannot be received.
+    #[error("cannot receive signals")]
+    Signals(#[source] io::Error),
+}
+
+/// Runs until a termination signal.
+pub async fn run(options: Run) -> Result<(), RunError> {
+    telemetry::log(options.log_format, &options.log_filter).map_err(RunError::LogFilter)?;
+    // kube asks for the process's provider; everything of ours is given it explicitly.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let shutdown = termination().map_err(RunError::Signals)?;
+    let client = Client::try_default().await.map_err(RunError::Client)?;
+    let listen = |port| {
+        listener::bind(options.bind_address, port).map_err(|source| RunError::Listen { port, source })
+    };
+    let (secure, plain) = (listen(options.secure_port)?, listen(options.telemetry_port)?);
+
+    let index = Arc::new(Index::default());
+    let (controller, watches) = controller::watch(client.clone(), index.clone(), controller_options(&options));
+    let snapshots = Snapshots::new(Scraper::new(scrape_config(&options)?).map_err(RunError::Trust)?, {
+        let index = index.clone();
+        move |namespace, name| index.deployment(namespace, name)
+    });
+    let certificate = ServingCertificate::default();
+    let (leads, leading) = watch::channel(false);
+    let certificates = certificates::Config {
+        namespace: options.namespace.clone(),
+        service: options.service_name.clone(),
+        secret: options.certificate_secret.clone(),
+        api_service: API_SERVICE.into(),
+    };
+    let server = Server::new(
+        server::Config { shutdown_delay: options.shutdown_delay },
+        client.clone(),
+        Arc::new(Reader { index, snapshots }),
+        certificate.clone(),
+    );
+    let election = Election::new(client.clone(), &options.namespace, &options.lease_name, &options.pod_name);
+
+    let _background = [
+        tokio::spawn(watches),
+        tokio::spawn(certificates::run(client, certificates, leading.clone(), certificate)),
+        tokio::spawn(telemetry::serve(plain, leading)),
+    ];
+    let elected = election.run(leads, || controller.clone().run(), shutdown.cancelled());
+    let (served, ()) = tokio::join!(server.serve(secure, shutdown.clone()), elected);
+    served.map_err(RunError::Tls)
+}
+
+/// A token that is cancelled at SIGTERM or SIGINT.
+fn termination() -> io::Result<CancellationToken> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("leaving");
+        cancelled.cancel();
+    });
+    Ok(token)
+}
+
+fn controller_options(options: &Run) -> controller::Options {
+    controller::Options {
+        defaults: options.images.clone().into(),
+        max_unavailable: options.max_unavailable,
+        pod_name: options.pod_name.clone(),
+    }
+}
+
+fn scrape_config(options: &Run) -> Result<scrape::Config, RunError> {
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|source| RunError::ReadBundle { path: path.clone(), source })
+    };
+    Ok(scrape::Config {
+        extra_ca: options.scrape_ca_file.as_ref().map(read).transpose()?,
+        allow: options.scrape_allow_range.clone(),
+        allow_host_network: options.scrape_allow_host_network,
+    })
+}
+
+/// What the subresource asks: the index for the deployment, then its Pods.
+struct Reader {
+    index: Arc<Index>,
+    snapshots: Snapshots,
+}
+
+impl Answers for Reader {
+    fn answer<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        query: MetricsQuery,
+    ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>> {
+        async move {
+            // An index that has not listed everything does not know what is absent.
+            if !self.index.is_listed() {
+                return Err(Refusal::NoPods("the operator has just started and has not listed the Pods yet".into()));
+            }
+            let deployment = self.index.deployment(namespace, name).ok_or(Refusal::NotFound)?;
+            let query = snapshot::Query { window: query.window };
+            self.snapshots.answer(&deployment, query).await.map_err(|refusal| match refusal {
+                snapshot::Refusal::NoPods { .. } => Refusal::NoPods(refusal.to_string()),
+                snapshot::Refusal::AllUnreadable { .. } => Refusal::Unreadable(refusal.to_string()),
+            })
+        }
+        .boxed()
+    }
+}

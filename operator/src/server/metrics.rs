@@ -1,0 +1,166 @@
+//! `modeldeployments/metrics`: its query, and the seam to whoever knows the answer.
+//!
+//! Knows the request's form and the refusals' codes (metrics contract, section 1); nothing of Pods, series or windows.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{HeaderMap, Response, StatusCode};
+use model_deployment_crds::metrics::ModelDeploymentMetrics;
+
+use super::attributes::is_dns_name;
+use super::duration;
+use super::negotiation::{Offer, choose};
+use super::query::Query;
+use super::response::{self, Body};
+use super::status::Failure;
+
+/// The window that a caller may ask for: long enough to hold a baseline, short enough to end inside one request.
+const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3);
+
+pub(super) const WINDOW_DESCRIPTION: &str =
+    "Take two reads this far apart inside this one request: a Go duration from 1s to 3s.";
+pub(super) const VIEW_DESCRIPTION: &str = "Which lists are answered; standard when left out.";
+
+/// What is asked of one ModelDeployment's metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricsQuery {
+    /// Take two reads this far apart, within the request.
+    pub window: Option<Duration>,
+    /// Which lists to answer.
+    pub view: View,
+}
+
+/// Which lists an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum View {
+    /// The documented lists.
+    #[default]
+    Standard,
+    /// Further lists besides (metrics contract, section 7).
+    Full,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such ModelDeployment.
+    NotFound,
+    /// No Pod exists yet that could be read; the sentence to say so.
+    NoPods(String),
+    /// Pods exist and none could be read; the sentence to say so.
+    Unreadable(String),
+}
+
+/// Whoever knows the answers.
+pub trait Answers: Send + Sync + 'static {
+    /// Answers for one ModelDeployment, within the contract's eight seconds. Dropped when the caller leaves.
+    fn answer<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        query: MetricsQuery,
+    ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>>;
+}
+
+impl MetricsQuery {
+    /// Reads the parameters. An empty `view` is the default, as an empty enumerated option of Kubernetes is; an empty `window` is
+    /// not a duration.
+    pub fn parse(query: &Query) -> Result<Self, Failure> {
+        let window = query
+            .get("window")
+            .map(|text| {
+                duration::parse(text)
+                    .ok()
+                    .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())
+                    .map(Duration::from_nanos)
+                    .filter(|window| WINDOW.contains(window))
+                    .ok_or_else(|| {
+                        Failure::bad_request(format!("window must be a duration from 1s to 3s, not {text:?}"))
+                    })
+            })
+            .transpose()?;
+        let view = match query.get("view") {
+            None | Some("" | "standard") => View::Standard,
+            Some("full") => View::Full,
+            Some(text) => {
+                return Err(Failure::bad_request(format!(
+                    "view must be standard or full, not {text:?}"
+                )));
+            }
+        };
+        Ok(MetricsQuery { window, view })
+    }
+}
+
+/// Answers an authorised `get`.
+pub(super) async fn get(
+    answers: &dyn Answers,
+    namespace: &str,
+    name: &str,
+    query: &Query<'_>,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, Failure> {
+    if choose(headers, &[Offer::Json]).is_none() {
+        return Err(Failure::not_acceptable("application/json"));
+    }
+    let asked = MetricsQuery::parse(query)?;
+    // What cannot be a name is no object's name.
+    if !is_dns_name(namespace, 63, false) || !is_dns_name(name, 253, true) {
+        return Err(Failure::not_found(name));
+    }
+    match answers.answer(namespace, name, asked).await {
+        Ok(metrics) => Ok(response::json(StatusCode::OK, &metrics, query.pretty(headers))),
+        Err(Refusal::NotFound) => Err(Failure::not_found(name)),
+        Err(Refusal::NoPods(sentence) | Refusal::Unreadable(sentence)) => Err(Failure::unavailable(sentence)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<MetricsQuery, Failure> {
+        MetricsQuery::parse(&Query::parse(text))
+    }
+
+    #[test]
+    fn window_is_one_to_three_seconds() {
+        for (text, milliseconds) in [
+            ("1s", 1000),
+            ("3s", 3000),
+            ("1.5s", 1500),
+            ("2500ms", 2500),
+            ("0h0m2s", 2000),
+            ("%31s", 1000),
+        ] {
+            assert_eq!(
+                parse(&format!("window={text}")).unwrap().window,
+                Some(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "0", "999ms", "3.001s", "3000000001ns", "-2s", "2", "two", "2%20s"] {
+            let message = parse(&format!("window={text}")).unwrap_err().status().message.unwrap();
+            assert!(message.contains("1s to 3s"), "{text}: {message}");
+        }
+        assert_eq!(parse("").unwrap().window, None);
+    }
+
+    #[test]
+    fn view_is_standard_or_full() {
+        for (text, view) in [
+            ("", View::Standard),
+            ("view=", View::Standard),
+            ("view=standard", View::Standard),
+            ("view=full", View::Full),
+            ("view=full&view=nonsense", View::Full),
+            ("views=nonsense", View::Standard),
+        ] {
+            assert_eq!(parse(text).unwrap().view, view, "{text}");
+        }
+        for text in ["view=Full", "view=all", "view=standard,full"] {
+            assert_eq!(parse(text).unwrap_err().code, 400, "{text}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A request's query parameters, read as Go's `net/url` and Kubernetes read them.
+//!
+//! Knows the parameters that every request may have. Those of one resource are read by that resource.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::{HeaderMap, header::USER_AGENT};
+
+use super::duration;
+use super::status::Failure;
+
+/// Decoded pairs in the order they were given. A pair that cannot be decoded is left out, as Go leaves it out.
+#[derive(Debug, Default)]
+pub struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Query<'a> {
+    /// Reads the text behind the question mark.
+    pub fn parse(text: &'a str) -> Self {
+        Query(
+            text.split('&')
+                .filter(|pair| !pair.is_empty() && !pair.contains(';'))
+                .filter_map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    Some((unescape(name)?, unescape(value)?))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first value of `name`: of a repeated parameter, Kubernetes reads the first.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|pair| pair.0 == name).map(|pair| pair.1.as_ref())
+    }
+
+    /// Every value of `name`, in order.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0
+            .iter()
+            .filter(move |pair| pair.0 == name)
+            .map(|pair| pair.1.as_ref())
+    }
+
+    /// Whether a collection is to be watched.
+    pub fn watches(&self) -> bool {
+        matches!(self.get("watch"), Some("" | "1" | "true" | "True" | "TRUE" | "t" | "T"))
+    }
+
+    /// Whether the answer is to be indented: on demand, and for the programs that show it to a person as it is.
+    pub fn pretty(&self, headers: &HeaderMap) -> bool {
+        match self.get("pretty") {
+            Some(value) if !value.is_empty() => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+            _ => headers
+                .get(USER_AGENT)
+                .and_then(|agent| agent.to_str().ok())
+                .is_some_and(|agent| {
+                    ["curl", "Wget", "Mozilla/5.0"]
+                        .iter()
+                        .any(|program| agent.starts_with(program))
+                }),
+        }
+    }
+
+    /// How long the caller is willing to wait: `timeout`, where neither absent, empty nor zero.
+    pub fn timeout(&self) -> Result<Option<Duration>, Failure> {
+        let text = match self.get("timeout") {
+            None | Some("") => return Ok(None),
+            Some(text) => text,
+        };
+        let nanoseconds = duration::parse(text)
+            .ok()
+            .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())
+            .ok_or_else(|| Failure::bad_request(format!("invalid timeout specified in the request URL: {text:?}")))?;
+        Ok((nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds)))
+    }
+}
+
+/// Undoes percent and plus encoding; `None` where an escape is broken or the result is not text.
+pub(super) fn unescape(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains(['%', '+']) {
+        return Some(Cow::Borrowed(text));
+    }
+    percent_decode(&text.replace('+', " ")).map(Cow::Owned)
+}
+
+/// Undoes percent encoding; `None` where an escape is broken or the result is not text.
+pub(super) fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let mut digit = || (bytes.next()? as char).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_repeated_parameters_counts_and_broken_pairs_do_not() {
+        let query = Query::parse("a=1&a=2&b=%zz&c=x+y%2Bz&d;e=1&f&=g");
+        assert_eq!(query.get("a"), Some("1"));
+        assert_eq!(query.get("b"), None);
+        assert_eq!(query.get("c"), Some("x y+z"));
+        assert_eq!(query.get("e"), None);
+        assert_eq!(query.get("f"), Some(""));
+    }
+
+    #[test]
+    fn timeout_is_a_go_duration() {
+        let timeout = |text| Query::parse(text).timeout();
+        assert_eq!(timeout("timeout=1m30s"), Ok(Some(Duration::from_secs(90))));
+        for none in ["", "timeout=", "timeout=0s", "timeout=0"] {
+            assert_eq!(timeout(none), Ok(None), "{none}");
+        }
+        for malformed in ["timeout=34", "timeout=soon", "timeout=-1s"] {
+            assert!(timeout(malformed).is_err(), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn pretty_on_demand_and_for_people() {
+        let mut browser = HeaderMap::new();
+        browser.insert(USER_AGENT, "curl/8.5.0".parse().unwrap());
+        assert!(Query::parse("pretty=true").pretty(&HeaderMap::new()));
+        assert!(Query::parse("pretty=1").pretty(&HeaderMap::new()));
+        assert!(!Query::parse("pretty=no").pretty(&browser));
+        assert!(!Query::parse("").pretty(&HeaderMap::new()));
+        assert!(Query::parse("").pretty(&browser));
+    }
+}

@@ -1,0 +1,13 @@
+//! The aggregated API server, driven over real sockets, with a played API server behind it.
+#![allow(missing_docs)]
+
+mod api;
+mod caller;
+mod certificates;
+mod documents;
+mod identity;
+mod issued;
+mod leaving;
+mod metrics;
+mod rights;
+mod stage;

@@ -1,0 +1,69 @@
+//! Tests on a real control plane: etcd, kube-apiserver and kube-controller-manager run, helm installs the chart, kubectl applies,
+//! and the operator runs as the Pods of its own Deployment. One cluster serves the whole run; each test has a namespace of its own.
+//!
+//! An executable without the ordinary harness, since a cluster needs a process of one thread to begin with.
+
+mod deployment;
+mod installation;
+mod resource;
+mod scenario;
+mod straight;
+mod subresource;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
+use test_cluster::{Cluster, Setup};
+
+use scenario::{Scenario, Test};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(&tests(), None)).exit_code();
+    }
+    test_cluster::run(Setup::default(), async move |cluster| run(cluster, arguments).await)
+}
+
+/// Every test that may run beside others.
+fn tests() -> Vec<Test> {
+    [resource::tests(), deployment::tests(), subresource::tests()].concat()
+}
+
+/// Runs the tests, then those that change the installation, one after the other.
+async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
+    let scenario = match Scenario::install(cluster).await {
+        Ok(scenario) => Arc::new(scenario),
+        Err(failure) => {
+            eprintln!("the chart could not be installed: {failure}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let phases = [(tests(), None), (installation::tests(), Some(1))];
+    let mut passed = true;
+    for (tests, threads) in phases {
+        let mut arguments = arguments.clone();
+        arguments.test_threads = threads.or(arguments.test_threads);
+        let trials = trials(&tests, Some(&scenario));
+        let conclusion = tokio::task::spawn_blocking(move || libtest_mimic::run(&arguments, trials)).await;
+        passed &= conclusion.is_ok_and(|conclusion: Conclusion| !conclusion.has_failed());
+    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn trials(tests: &[Test], scenario: Option<&Arc<Scenario>>) -> Vec<Trial> {
+    let runtime = tokio::runtime::Handle::try_current().ok();
+    tests
+        .iter()
+        .map(|test| {
+            let (body, scenario, runtime) = (test.body, scenario.cloned(), runtime.clone());
+            Trial::test(test.name, move || {
+                let (scenario, runtime) = scenario.zip(runtime).ok_or("no cluster")?;
+                runtime
+                    .block_on(body(scenario))
+                    .map_err(|failure| Failed::from(failure.to_string()))
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,210 @@
+//! What every cluster test stands on: the installed operator, and a few sentences to speak to it with.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use test_cluster::{Cluster, Output};
+
+/// How a test fails.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// What a test comes to.
+pub type Outcome = Result<(), Failure>;
+
+/// A named test.
+#[derive(Clone, Copy)]
+pub struct Test {
+    /// Its name, as a sentence.
+    pub name: &'static str,
+    /// What it does.
+    pub body: fn(Arc<Scenario>) -> Pin<Box<dyn Future<Output = Outcome> + Send>>,
+}
+
+/// A test of an async function that takes the scenario.
+macro_rules! test {
+    ($body:path) => {
+        $crate::scenario::Test {
+            name: stringify!($body),
+            body: |scenario| Box::pin($body(scenario)),
+        }
+    };
+}
+pub(crate) use test;
+
+/// Fails the test with a sentence unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($sentence:tt)+) => {
+        if !$condition {
+            return Err(format!($($sentence)+).into());
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// Release name and namespace of the installed chart.
+pub const RELEASE: &str = "model-deployment-operator";
+/// Namespace of the installed chart.
+pub const NAMESPACE: &str = "model-deployment-operator-system";
+/// Longest that anything on the cluster is waited for. Two busy cores are slow; nothing is asserted of it.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A cluster with the operator installed.
+pub struct Scenario {
+    /// The cluster.
+    pub cluster: Cluster,
+}
+
+impl Scenario {
+    /// Installs the chart with its defaults and waits until the APIService is available.
+    pub async fn install(cluster: Cluster) -> Result<Self, Failure> {
+        let scenario = Self { cluster };
+        let chart = chart();
+        scenario
+            .helm(&[
+                "install",
+                RELEASE,
+                &chart,
+                "--namespace",
+                NAMESPACE,
+                "--create-namespace",
+            ])
+            .await?;
+        scenario
+            .kubectl(&[
+                "wait",
+                "--for=condition=Available",
+                "--timeout=120s",
+                "apiservice/v1.worker.gpustack.ai",
+            ])
+            .await?;
+        Ok(scenario)
+    }
+
+    /// Runs kubectl and returns its standard output; fails unless it ends well.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, Failure> {
+        succeed("kubectl", arguments, self.cluster.kubectl(arguments).await?)
+    }
+
+    /// Runs kubectl, which is expected to fail, and returns its standard error.
+    pub async fn kubectl_refused(&self, arguments: &[&str]) -> Result<String, Failure> {
+        let output = self.cluster.kubectl(arguments).await?;
+        ensure!(
+            !output.status.success(),
+            "kubectl {} was expected to fail: {}",
+            arguments.join(" "),
+            output.stdout
+        );
+        Ok(output.stderr)
+    }
+
+    /// Runs helm and returns its standard output; fails unless it ends well.
+    pub async fn helm(&self, arguments: &[&str]) -> Result<String, Failure> {
+        succeed("helm", arguments, self.cluster.helm(arguments).await?)
+    }
+
+    /// Applies a manifest into a namespace.
+    pub async fn apply(&self, namespace: &str, manifest: &str) -> Result<String, Failure> {
+        let arguments = ["apply", "--namespace", namespace, "-f", "-"];
+        succeed(
+            "kubectl",
+            &arguments,
+            self.cluster.kubectl_with_input(&arguments, manifest).await?,
+        )
+    }
+
+    /// Applies a manifest that the API server is to refuse, and returns what it said.
+    pub async fn apply_refused(&self, namespace: &str, manifest: &str) -> Result<String, Failure> {
+        let arguments = ["apply", "--namespace", namespace, "-f", "-"];
+        let output = self.cluster.kubectl_with_input(&arguments, manifest).await?;
+        ensure!(!output.status.success(), "the API server took {manifest}");
+        Ok(output.stderr)
+    }
+
+    /// Waits until kubectl's condition holds.
+    pub async fn wait(&self, namespace: &str, condition: &str, object: &str) -> Result<String, Failure> {
+        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+        self.kubectl(&[
+            "wait",
+            "--namespace",
+            namespace,
+            &format!("--for={condition}"),
+            &timeout,
+            object,
+        ])
+        .await
+    }
+
+    /// One object as JSON.
+    pub async fn get(&self, namespace: &str, object: &str) -> Result<Value, Failure> {
+        Ok(serde_json::from_str(
+            &self
+                .kubectl(&["get", "--namespace", namespace, object, "-o", "json"])
+                .await?,
+        )?)
+    }
+
+    /// The subresource's answer.
+    pub async fn metrics(&self, namespace: &str, name: &str) -> Result<Value, Failure> {
+        Ok(serde_json::from_str(
+            &self.kubectl(&["get", "--raw", &metrics_path(namespace, name)]).await?,
+        )?)
+    }
+
+    /// Asks again, without pause between answers, until an answer is as wanted; the last one is in the failure.
+    pub async fn metrics_until(
+        &self,
+        namespace: &str,
+        name: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value, Failure> {
+        let started = tokio::time::Instant::now();
+        loop {
+            let last = match self.metrics(namespace, name).await {
+                Ok(answer) if wanted(&answer) => return Ok(answer),
+                Ok(answer) => answer.to_string(),
+                Err(failure) => failure.to_string(),
+            };
+            ensure!(
+                started.elapsed() < PATIENCE,
+                "the answer never became as wanted; the last: {last}"
+            );
+        }
+    }
+}
+
+/// Path of the subresource.
+pub fn metrics_path(namespace: &str, name: &str) -> String {
+    format!("/apis/worker.gpustack.ai/v1/namespaces/{namespace}/modeldeployments/{name}/metrics")
+}
+
+/// The chart's folder.
+pub fn chart() -> String {
+    format!("{}/charts/model-deployment-operator", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn succeed(program: &str, arguments: &[&str], output: Output) -> Result<String, Failure> {
+    ensure!(
+        output.status.success(),
+        "{program} {} failed ({}): {}{}",
+        arguments.join(" "),
+        output.status,
+        output.stdout,
+        output.stderr
+    );
+    Ok(output.stdout)
+}
+
+/// A vLLM deployment with `replicas` of one Server role and further members of the spec.
+pub fn vllm(name: &str, replicas: u32, spec: &str) -> String {
+    let mut manifest = format!(
+        "apiVersion: worker.gpustack.ai/v1alpha1\nkind: ModelDeployment\nmetadata:\n  name: {name}\nspec:\n  model:\n    name: tiny\n  engine:\n    name: vLLM\n    image: vllm/vllm-openai:v0.32.0\n  roles:\n  - name: server\n    replicas: {replicas}\n"
+    );
+    for line in spec.lines() {
+        manifest.push_str("  ");
+        manifest.push_str(line);
+        manifest.push('\n');
+    }
+    manifest
+}

@@ -1,0 +1,46 @@
+//! A request straight to the operator's port, past the API server: what anyone inside the cluster can send.
+
+use std::sync::Arc;
+
+use http_body_util::Empty;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::ByteString;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::scenario::{Failure, NAMESPACE, RELEASE, Scenario};
+
+/// Port of the aggregated API on the operator's Pods.
+const PORT: u16 = 8443;
+
+/// Sends one GET with these headers, verifying the server as the API server does, and returns the status.
+pub async fn get(scenario: &Scenario, address: &str, path: &str, headers: &[(&str, &str)]) -> Result<u16, Failure> {
+    let service = scenario.get("default", "apiservice/v1.worker.gpustack.ai").await?;
+    let bundle: ByteString = serde_json::from_value(service["spec"]["caBundle"].clone())?;
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&bundle.0) {
+        roots.add(certificate?)?;
+    }
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let host = format!("{RELEASE}.{NAMESPACE}.svc");
+    let socket = TcpStream::connect((address, PORT)).await?;
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(ServerName::try_from(host.clone())?, socket)
+        .await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let mut request = Request::get(path).header("Host", host);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    connection.abort();
+    Ok(response.status().as_u16())
+}
