@@ -17,6 +17,11 @@
 //! Each room may use only those below it: snapshot; window, scrape, index, render; fields, arguments; exposition, pod.
 
 pub mod arguments;
+pub mod exposition;
+pub mod fields;
 pub mod index;
 pub mod pod;
 pub mod render;
+pub mod scrape;
+pub mod snapshot;
+pub mod window;
