@@ -1,14 +1,12 @@
 //! Everything that is rendered for one ModelDeployment. Pods, and the Services of replicas of several Pods, are made on demand: a role
 //! may have a thousand replicas.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{Role as RbacRole, RoleBinding};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model_deployment_crds::role::{Role, RoleKind};
-use serde::Serialize;
 
 use super::engine::{Engine, producer};
+use super::object::Object;
 use super::router::RouterPlan;
 use super::setting::Setting;
 use super::{Refusal, pod, ports, revision, router, service};
@@ -157,56 +155,6 @@ impl RouterPlan {
         objects
     }
 }
-
-/// One rendered object. Serializes as the object alone, `apiVersion` and `kind` included.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-#[expect(missing_docs, reason = "each is the kind that it names")]
-pub enum Object {
-    Service(Box<Service>),
-    ServiceAccount(Box<ServiceAccount>),
-    Role(Box<RbacRole>),
-    RoleBinding(Box<RoleBinding>),
-    ConfigMap(Box<ConfigMap>),
-    Deployment(Box<Deployment>),
-    Pod(Box<Pod>),
-}
-
-macro_rules! objects {
-    ($($kind:ident($of:ty)),+ $(,)?) => {
-        $(impl From<$of> for Object {
-            fn from(object: $of) -> Self {
-                Self::$kind(Box::new(object))
-            }
-        })+
-
-        impl Object {
-            /// The object's kind.
-            pub fn kind(&self) -> &'static str {
-                match self {
-                    $(Self::$kind(_) => stringify!($kind),)+
-                }
-            }
-
-            /// The object's metadata.
-            pub fn metadata(&self) -> &ObjectMeta {
-                match self {
-                    $(Self::$kind(object) => &object.metadata,)+
-                }
-            }
-        }
-    };
-}
-
-objects!(
-    Service(Service),
-    ServiceAccount(ServiceAccount),
-    Role(RbacRole),
-    RoleBinding(RoleBinding),
-    ConfigMap(ConfigMap),
-    Deployment(Deployment),
-    Pod(Pod),
-);
 
 pub(super) fn plan(setting: &Setting<'_>) -> Result<Plan, Refusal> {
     let workers = setting
