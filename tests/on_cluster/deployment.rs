@@ -312,17 +312,18 @@ async fn a_router_comes_and_goes_whole(scenario: Arc<Scenario>) -> Outcome {
         for kind in objects {
             scenario.wait(namespace, "delete", &format!("{kind}/chat-router")).await?;
         }
+        // llm-d-router has the engines publish KV events, which replaces them; vllm-router asks nothing of them.
+        let after = scenario.get(namespace, "pod/chat-server-0").await?;
+        ensure!(
+            router != "vllm-router" || engine["metadata"]["uid"] == after["metadata"]["uid"],
+            "the engine was replaced for the router's sake"
+        );
     }
     let md = scenario.get(namespace, "md/chat").await?;
     ensure!(
         md["spec"].get("router").is_none(),
         "the router is still in the spec: {}",
         md["spec"]
-    );
-    let after = scenario.get(namespace, "pod/chat-server-0").await?;
-    ensure!(
-        engine["metadata"]["uid"] == after["metadata"]["uid"],
-        "the engine was replaced for the router's sake"
     );
     Ok(())
 }
