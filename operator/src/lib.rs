@@ -3,4 +3,7 @@
 pub mod certificates;
 pub mod controller;
 pub mod leader;
+pub mod manifest;
+pub mod render_command;
+mod schema;
 pub mod server;
