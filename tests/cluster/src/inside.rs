@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io,
+    io::{self, IsTerminal},
     os::{fd::AsFd, unix::net::UnixStream},
     panic::AssertUnwindSafe,
     path::PathBuf,
@@ -38,6 +38,7 @@ where
     tracing_subscriber::fmt()
         .with_env_filter(concat!(env!("CARGO_CRATE_NAME"), "=warn"))
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .init();
     let (state, prepared) = Prepared::read()?;
     let control = take_control().map_err(Error::io("take the control socket"))?;
