@@ -110,7 +110,11 @@ fn the_query_the_namespace_and_the_context_are_the_callers() {
         assert_eq!(home.run(arguments).status.code(), Some(0));
         assert_eq!(server.asked().last(), Some(&asked));
     }
-    let output = home.command(&["chat", "--kubeconfig", config]).env("KUBECONFIG", "/nowhere").output().unwrap();
+    let output = home
+        .command(&["chat", "--kubeconfig", config])
+        .env("KUBECONFIG", "/nowhere")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
@@ -133,7 +137,10 @@ fn a_refusal_is_the_servers_sentence() {
 fn wrong_arguments_and_kubeconfigs_are_one_sentence_and_exit_status_2() {
     let home = Home::new(&Played::start(|_| (200, answer(3))));
     for (arguments, begins) in [
-        (&["a/b"][..], "error: invalid value 'a/b' for '<NAME>': not a name of an object"),
+        (
+            &["a/b"][..],
+            "error: invalid value 'a/b' for '<NAME>': not a name of an object",
+        ),
         (&[], "error: the following required arguments were not provided: <NAME>"),
         (&["chat", "--context", "three"], "error: cannot use the kubeconfig: "),
         (
@@ -156,7 +163,10 @@ fn wrong_arguments_and_kubeconfigs_are_one_sentence_and_exit_status_2() {
     std::fs::write(home.config(), config.to_string()).unwrap();
     let output = home.run(&["chat"]);
     let said = text(&output.stderr);
-    assert!(said.starts_with("error: cannot reach the API server: ") && said.lines().count() == 1, "{said}");
+    assert!(
+        said.starts_with("error: cannot reach the API server: ") && said.lines().count() == 1,
+        "{said}"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -178,7 +188,11 @@ fn watching_goes_on_through_what_may_pass_and_ends_where_there_can_be_no_answer(
 #[test]
 fn watching_ends_well_on_ctrl_c() {
     let home = Home::new(&Played::start(|_| (200, answer(3))));
-    let mut child = home.command(&["chat", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = home
+        .command(&["chat", "--watch"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let last = lines.find(|line| line.as_ref().is_ok_and(|line| line == "Nothing is missing."));
     assert!(last.is_some());

@@ -13,7 +13,10 @@ use played::Played;
 const BUSY: [&str; 2] = ["vllm-0.32.0_single_03_busy_t0", "vllm-0.32.0_single_04_busy_t20s"];
 
 fn capture(name: &str) -> String {
-    format!("{}/../tests/fixtures/exposition/{name}.prom", env!("CARGO_MANIFEST_DIR"))
+    format!(
+        "{}/../tests/fixtures/exposition/{name}.prom",
+        env!("CARGO_MANIFEST_DIR")
+    )
 }
 
 fn example(name: &str) -> String {
@@ -41,7 +44,10 @@ fn answer(manifest: &str, readings: &[(&str, String)], more: &[&str]) -> Value {
 }
 
 fn output(manifest: &str, readings: &[(&str, String)], more: &[&str]) -> Output {
-    let readings: Vec<_> = readings.iter().map(|(word, source)| format!("--reading={word}={source}")).collect();
+    let readings: Vec<_> = readings
+        .iter()
+        .map(|(word, source)| format!("--reading={word}={source}"))
+        .collect();
     let mut arguments: Vec<_> = readings.iter().map(String::as_str).collect();
     arguments.extend(more);
     run(&example(manifest), &arguments)
@@ -54,7 +60,12 @@ fn busy() -> [(&'static str, String); 2] {
 /// `name` or `scope` of an entry is `word`, or its source.
 fn entry<'a>(answer: &'a Value, list: &str, word: &str) -> &'a Value {
     let is_it = |entry: &&Value| [&entry["name"], &entry["scope"], &entry["source"]].contains(&&json!(word));
-    answer[list].as_array().unwrap().iter().find(is_it).unwrap_or_else(|| panic!("{word} in {list} of {answer:#}"))
+    answer[list]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(is_it)
+        .unwrap_or_else(|| panic!("{word} in {list} of {answer:#}"))
 }
 
 #[test]
@@ -104,7 +115,10 @@ fn two_captures_of_a_busy_vllm_are_two_reads_twenty_seconds_apart() {
     }
     // The second replica has no reading, so it does not exist.
     let pods = entry(&answer, "missing", "engine/server");
-    assert_eq!((&pods["code"], &pods["required"]), (&json!("PodsMissing"), &json!(true)));
+    assert_eq!(
+        (&pods["code"], &pods["required"]),
+        (&json!("PodsMissing"), &json!(true))
+    );
     assert_eq!(entry(&answer, "missing", "external-store")["code"], "Unsupported");
     assert_eq!(answer["partial"], true);
 }
@@ -122,7 +136,10 @@ fn readings_are_taken_in_the_order_of_their_times_with_decimals_from_the_start()
     assert_eq!(ttft["windowSeconds"], 20.25);
     assert_eq!(ttft["observedAt"], "2026-03-04T05:06:37.250000Z");
     // The earlier of both Pods' last reads.
-    assert_eq!(entry(&answer, "processing", "running")["observedAt"], "2026-03-04T05:06:07.000000Z");
+    assert_eq!(
+        entry(&answer, "processing", "running")["observedAt"],
+        "2026-03-04T05:06:07.000000Z"
+    );
     assert_eq!(answer["timestamp"], "2026-03-04T05:06:37.250000Z");
 }
 
@@ -154,7 +171,10 @@ fn a_router_pod_is_named_by_its_number() {
 fn a_restart_between_two_readings_is_a_reset() {
     for (restart, code) in [("server/0@0.5", "Reset"), ("server/0@20", "Reset")] {
         let answer = answer("vllm", &busy(), &["--restarts", restart]);
-        assert_eq!(entry(&answer, "missing", "vllm:time_to_first_token_seconds")["code"], code);
+        assert_eq!(
+            entry(&answer, "missing", "vllm:time_to_first_token_seconds")["code"],
+            code
+        );
         assert_eq!(answer.get("latency"), None);
     }
 }
@@ -245,7 +265,10 @@ fn the_three_forms_say_the_same() {
     // Members stand as the type has them, not by the alphabet.
     let members = ["apiVersion", "kind", "metadata", "timestamp", "processing", "partial"];
     for text in [&json, &yaml] {
-        let places = members.map(|member| text.find(&format!("{member}\"")).or_else(|| text.find(&format!("{member}:"))));
+        let places = members.map(|member| {
+            text.find(&format!("{member}\""))
+                .or_else(|| text.find(&format!("{member}:")))
+        });
         assert!(places.is_sorted() && places[0].is_some(), "{text}");
     }
     insta::assert_snapshot!(text(&output("vllm", &busy(), &["-o", "table"]).stdout), @"");
@@ -297,7 +320,11 @@ fn wrong_input_is_one_sentence_and_exit_status_2() {
         ),
         (
             vec!["--reading=server/0@1=http://127.0.0.1:1/"],
-            invalid("server/0@1=http://127.0.0.1:1/", word, "a URL is read now, so it takes no @SECONDS"),
+            invalid(
+                "server/0@1=http://127.0.0.1:1/",
+                word,
+                "a URL is read now, so it takes no @SECONDS",
+            ),
         ),
         (
             vec!["--reading=server/0=http://engine:8000/metrics"],
@@ -363,8 +390,14 @@ fn wrong_input_is_one_sentence_and_exit_status_2() {
             vec!["--view=half"],
             "invalid value 'half' for '--view <VIEW>' [possible values: standard, full]".into(),
         ),
-        (vec!["--reading=proxy/0=error:Timeout"], "the manifest has no role proxy".into()),
-        (vec!["--reading=router/0=error:Timeout"], "the manifest has no router".into()),
+        (
+            vec!["--reading=proxy/0=error:Timeout"],
+            "the manifest has no role proxy".into(),
+        ),
+        (
+            vec!["--reading=router/0=error:Timeout"],
+            "the manifest has no router".into(),
+        ),
         (
             vec!["--reading=server/2=error:Timeout"],
             "server/2 is not rendered: server has 2 replicas, counted from 0".into(),

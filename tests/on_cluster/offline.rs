@@ -14,7 +14,9 @@ use crate::scenario::{Failure, Outcome, Scenario, Test, ensure, metrics_path, te
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
-    vec![test!(a_snapshot_is_the_subresources_answer_to_the_same_bodies_and_times)]
+    vec![test!(
+        a_snapshot_is_the_subresources_answer_to_the_same_bodies_and_times
+    )]
 }
 
 fn capture(name: &str) -> String {
@@ -23,7 +25,9 @@ fn capture(name: &str) -> String {
 
 /// Both answers as text, but for the time at which they were assembled.
 fn lists(answer: &str) -> String {
-    let lines = answer.lines().filter(|line| !line.trim_start().starts_with("\"timestamp\":"));
+    let lines = answer
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("\"timestamp\":"));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
@@ -52,8 +56,15 @@ async fn a_snapshot_is_the_subresources_answer_to_the_same_bodies_and_times(scen
     changed?;
     let live = live?;
     let answer: ModelDeploymentMetrics = serde_json::from_str(&live)?;
-    let ttft = answer.latency.iter().find(|entry| entry.name == "ttft").ok_or("no ttft")?;
-    ensure!(ttft.samples == 84.0, "between the captures are 84 first tokens: {ttft:?}");
+    let ttft = answer
+        .latency
+        .iter()
+        .find(|entry| entry.name == "ttft")
+        .ok_or("no ttft")?;
+    ensure!(
+        ttft.samples == 84.0,
+        "between the captures are 84 first tokens: {ttft:?}"
+    );
 
     let window = Duration::from_secs_f64(ttft.window_seconds);
     let start: Timestamp = ttft.observed_at.0 - Duration::from_micros(window.as_micros() as u64);

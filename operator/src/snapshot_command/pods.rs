@@ -54,7 +54,11 @@ pub(super) fn deployment<'a>(
         .collect::<Result<Vec<_>, _>>()?;
     pods.dedup_by(|one, two| one.name == two.name);
     Ok(Deployment {
-        namespace: manifest.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        namespace: manifest
+            .metadata
+            .namespace
+            .clone()
+            .unwrap_or_else(|| "default".to_owned()),
         name,
         uid: manifest.metadata.uid.clone().unwrap_or_default(),
         expected: plan.expected(),

@@ -13,15 +13,14 @@ fn answer() -> ModelDeploymentMetrics {
         json!({"name": name, "source": "s", "scope": scope, "role": role, "unit": "requests", "value": value,
             "podCount": pods, "expectedPods": expected, "observedAt": time})
     };
-    let windowed = |name: &str, pod: &str, role: Option<&str>, unit: &str, value: f64, quantiles: Option<(f64, f64)>| {
-        let scope = role.map_or("router", |_| "engine");
-        let quantiles = quantiles.map(|(p50, p99)| json!({"p50": p50, "p90": 0, "p95": 0, "p99": p99}));
-        json!({"name": name, "pod": pod, "source": "s", "scope": scope, "role": role, "unit": unit, "value": value,
+    let windowed =
+        |name: &str, pod: &str, role: Option<&str>, unit: &str, value: f64, quantiles: Option<(f64, f64)>| {
+            let scope = role.map_or("router", |_| "engine");
+            let quantiles = quantiles.map(|(p50, p99)| json!({"p50": p50, "p90": 0, "p95": 0, "p99": p99}));
+            json!({"name": name, "pod": pod, "source": "s", "scope": scope, "role": role, "unit": unit, "value": value,
             "samples": 1, "windowSeconds": 2, "observedAt": time, "quantiles": quantiles})
-    };
-    let missing = |pod: &str, source: &str, code: &str, reason: &str, required: bool| {
-        json!({"pod": pod, "source": source, "code": code, "reason": reason, "required": required})
-    };
+        };
+    let missing = |pod: &str, source: &str, code: &str, reason: &str, required: bool| json!({"pod": pod, "source": source, "code": code, "reason": reason, "required": required});
     let (prefill, decode) = (Some("prefill"), Some("decode"));
     serde_json::from_value(json!({
         "apiVersion": "worker.gpustack.ai/v1",
