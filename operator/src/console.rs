@@ -38,13 +38,16 @@ pub fn fail(error: &dyn Error, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// An error and its causes in one sentence. A cause that the error has already told is not told twice.
+/// An error and its causes in one sentence. A cause that the sentence already tells is not told twice.
 pub fn sentence(error: &dyn Error) -> String {
-    let text = error.to_string();
-    match error.source().map(sentence) {
-        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
-        _ => text,
-    }
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        if text.contains(&cause) {
+            text
+        } else {
+            format!("{text}: {cause}")
+        }
+    })
 }
 
 /// Writes to standard output.
