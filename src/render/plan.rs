@@ -10,7 +10,6 @@ use super::object::Object;
 use super::router::RouterPlan;
 use super::setting::Setting;
 use super::{Refusal, pod, ports, revision, router, service};
-use crate::index::ExpectedRole;
 use crate::pod::labels::{self, Position};
 use crate::pod::{Facts, Member, Producer};
 
@@ -96,28 +95,6 @@ impl RolePlan {
 }
 
 impl Plan {
-    /// What the metrics side is to expect.
-    pub fn expected(&self) -> Vec<ExpectedRole> {
-        let routers = [&self.router, &self.coordinator]
-            .into_iter()
-            .flatten()
-            .map(|plan| ExpectedRole {
-                role: plan.facts.role.clone(),
-                producer: plan.facts.producer,
-                kind: None,
-                replicas: plan.replicas,
-                take_over: false,
-            });
-        let roles = self.roles.iter().map(|role| ExpectedRole {
-            role: role.name.clone(),
-            producer: role.producer,
-            kind: Some(role.kind),
-            replicas: role.replicas,
-            take_over: role.take_over,
-        });
-        roles.chain(routers).collect()
-    }
-
     /// Every object in the order of creation: Services, then the router and the coordinator, then the Pods of every role.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         let services = self.services.iter().cloned().map(Object::from);

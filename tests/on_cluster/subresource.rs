@@ -275,11 +275,9 @@ async fn each_fault_of_a_pod_has_its_code(scenario: Arc<Scenario>) -> Outcome {
         bytes: OVER - 1,
         chunked: false,
     });
-    let exact = scenario.metrics_until(namespace, "chat", |_| true).await?;
-    ensure!(
-        scrape(&exact, "chat-server-1").is_none(),
-        "a body of exactly 1 MiB: {exact}"
-    );
+    let earlier = engine.scrapes().len();
+    let whole = |answer: &Value| engine.scrapes().len() > earlier && scrape(answer, "chat-server-1").is_none();
+    scenario.metrics_until(namespace, "chat", whole).await?;
     Ok(())
 }
 
@@ -287,20 +285,27 @@ async fn an_address_that_moved_to_another_pod_is_not_read_for_the_first(scenario
     let namespace = &available(&scenario, "moved", 3, "").await?;
     let kubelet = scenario.cluster.kubelet();
     let labels = r#"{engine="0",model_name="tiny"}"#;
-    for (pod, running) in [("chat-server-0", 1.0), ("chat-server-1", 10.0), ("chat-server-2", 100.0)] {
+    for (pod, running) in [
+        ("chat-server-0", 1.0),
+        ("chat-server-1", 10.0),
+        ("chat-server-2", 100.0),
+    ] {
         let engine = kubelet.engine(namespace, pod).ok_or("no engine")?;
         engine.set(&format!("vllm:num_requests_running{labels}"), running)?;
     }
     kubelet.move_address(namespace, "chat-server-0", "chat-server-1")?;
     // Two Pods claim one address: whose listener it is cannot be known, so it counts for neither, and both are named.
     let both = |answer: &Value| {
-        ["chat-server-0", "chat-server-1"]
-            .iter()
-            .all(|pod| scrape(answer, pod).is_some_and(|entry| entry["code"] == "Unreadable" && entry["required"] == true))
+        ["chat-server-0", "chat-server-1"].iter().all(|pod| {
+            scrape(answer, pod).is_some_and(|entry| entry["code"] == "Unreadable" && entry["required"] == true)
+        })
     };
     let answer = scenario.metrics_until(namespace, "chat", both).await?;
     let running = gauge(&answer, "processing", "running").ok_or("no running")?;
-    ensure!(running["value"] == 100 && running["podCount"] == 1, "running is {running}");
+    ensure!(
+        running["value"] == 100 && running["podCount"] == 1,
+        "running is {running}"
+    );
     ensure_discreet(&answer.to_string())
 }
 
