@@ -133,3 +133,88 @@ fn without_nulls(value: Value) -> Value {
         scalar => scalar,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: worker.gpustack.ai/v1alpha1\nkind: ModelDeployment\nmetadata: {name: chat}\n";
+
+    fn sentence(text: &str) -> String {
+        parse(text)
+            .map(|_| String::new())
+            .unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_example_is_a_modeldeployment() {
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+        let mut count = 0;
+        for entry in std::fs::read_dir(examples).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "yaml") {
+                read(path.to_str().unwrap()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                count += 1;
+            }
+        }
+        assert!(count > 10, "{count} examples");
+    }
+
+    #[test]
+    fn both_versions_both_forms_and_nulls_are_read_and_defaults_filled_in() {
+        let spec = r#""spec": {"model": {"name": "m"}, "engine": {"name": "vLLM", "image": "i"}, "router": null, "roles": [{"name": "a"}]}"#;
+        let json = |version: &str| {
+            format!(
+                r#"{{"apiVersion": "worker.gpustack.ai/{version}", "kind": "ModelDeployment", "metadata": {{"name": "chat"}}, {spec}}}"#
+            )
+        };
+        let deployment = parse(&json("v1")).unwrap();
+        assert_eq!(deployment.spec, parse(&json("v1alpha1")).unwrap().spec);
+        assert_eq!(deployment.spec.roles[0].port, 8000);
+        assert_eq!(deployment.spec.router, None);
+        let yaml = format!(
+            "---\n{HEAD}spec: {{model: {{name: m}}, engine: {{name: vLLM, image: i}}, roles: [{{name: a}}]}}\n---\n"
+        );
+        assert_eq!(parse(&yaml).unwrap().spec, deployment.spec);
+    }
+
+    #[test]
+    fn bad_input_gives_one_sentence() {
+        let spec = |more: &str| format!("{HEAD}spec: {{model: {{name: m}}, engine: {{name: vLLM, image: i}}, {more}}}");
+        let table = [
+            ("".to_owned(), "the manifest holds 0 objects, not one"),
+            (format!("{HEAD}---\n{HEAD}"), "the manifest holds 2 objects, not one"),
+            ("a: [".into(), "the manifest is neither YAML nor JSON"),
+            (
+                "apiVersion: v1\nkind: Pod".into(),
+                "the manifest is of apiVersion v1 and kind Pod, not worker.gpustack.ai/v1alpha1 or worker.gpustack.ai/v1 and ModelDeployment",
+            ),
+            (HEAD.into(), "spec: is required"),
+            (HEAD.replace("name: chat", ""), "metadata.name: is required"),
+            (spec("role: []"), "spec.roles: is required"),
+            (
+                spec("roles: [{name: a}], routr: {}"),
+                "spec.routr: is no field of the resource",
+            ),
+            (
+                spec("roles: [{name: a, port: 0}]"),
+                "spec.roles[0].port: must be at least 1, is 0",
+            ),
+            (
+                spec("roles: [{name: a}, {name: a}]"),
+                "spec.roles: two items have name \"a\"",
+            ),
+            (
+                spec("roles: [{name: router}]"),
+                "a role cannot be named router or coordinator",
+            ),
+            (
+                spec("roles: [{name: a}], router: {name: sglang-gateway}"),
+                "spec.router.name sglang-gateway serves engine SGLang only",
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(sentence(&text), expected, "{text}");
+        }
+    }
+}

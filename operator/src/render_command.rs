@@ -66,3 +66,57 @@ fn write(objects: impl Iterator<Item = Object>, output: Output) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn example(name: &str) -> String {
+        format!("{}/../examples/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    #[test]
+    fn both_outputs_hold_the_same_objects_in_the_order_of_creation() {
+        let run = |output| run(&example("vllm-router"), output, &Defaults::default()).unwrap();
+        let yaml = run(Output::Yaml);
+        let stream: Vec<Value> = serde_yaml::Deserializer::from_str(&yaml)
+            .map(|document| Value::deserialize(document).unwrap())
+            .collect();
+        let list: Value = serde_json::from_str(&run(Output::Json)).unwrap();
+        assert_eq!(
+            (list["apiVersion"].as_str(), list["kind"].as_str()),
+            (Some("v1"), Some("List"))
+        );
+        assert_eq!(list["items"].as_array(), Some(&stream));
+        let kinds: Vec<_> = stream.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "Service",
+                "Service",
+                "ServiceAccount",
+                "Role",
+                "RoleBinding",
+                "Deployment",
+                "Service",
+                "Pod",
+                "Pod"
+            ]
+        );
+        for object in &stream {
+            assert_eq!(
+                object["metadata"]["ownerReferences"][0]["uid"],
+                "00000000-0000-0000-0000-000000000000"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = run("no-such-file", Output::Yaml, &Defaults::default()).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read no-such-file");
+    }
+}

@@ -101,6 +101,11 @@ impl Choices {
         &self.given
     }
 
+    /// Tensor × pipeline × data parallel ranks.
+    pub fn all_ranks(&self) -> u32 {
+        self.tensor.saturating_mul(self.pipeline).saturating_mul(self.data)
+    }
+
     /// Whether the engine serves over TLS: a certificate or a key is named (resource contract, section 2).
     pub fn tls(&self) -> bool {
         self.certificate || self.key

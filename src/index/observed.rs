@@ -47,6 +47,12 @@ impl Observed {
         }
     }
 
+    /// Whether the Pod lives at `address`, as far as its status says. Pods on their node's network share theirs by design.
+    pub(super) fn claims(&self, address: Option<IpAddr>) -> bool {
+        let ended = matches!(self.phase, Phase::Succeeded | Phase::Failed);
+        address.is_some() && self.address == address && !self.host_network && !ended
+    }
+
     /// The role that the Pod names itself: a hint.
     pub(super) fn named_role(&self) -> Option<&str> {
         self.facts.as_ref().map(|facts| facts.role.as_str())

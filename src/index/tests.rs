@@ -250,3 +250,18 @@ fn it_is_listed_once_every_kind_was() {
     index.observe_deployment(&Event::<Workload>::InitDone);
     assert!(index.is_listed());
 }
+
+#[test]
+fn an_address_that_two_live_pods_report_is_contested() {
+    let index = index();
+    index.observe_pod(&Event::Apply(pod(engine("chat-server-0", 0))));
+    assert!(!answer(&index).pods[0].contested);
+    // Somebody else's Pod, which the ModelDeployment does not own.
+    let mut other = engine("stranger", 0);
+    other["metadata"]["ownerReferences"] = json!([]);
+    index.observe_pod(&Event::Apply(pod(other.clone())));
+    assert!(answer(&index).pods[0].contested);
+    other["status"]["phase"] = "Succeeded".into();
+    index.observe_pod(&Event::Apply(pod(other)));
+    assert!(!answer(&index).pods[0].contested);
+}

@@ -1,18 +1,15 @@
 //! Everything that is rendered for one ModelDeployment. Pods, and the Services of replicas of several Pods, are made on demand: a role
 //! may have a thousand replicas.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{Role as RbacRole, RoleBinding};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model_deployment_crds::role::{Role, RoleKind};
-use serde::Serialize;
 
 use super::engine::{Engine, producer};
+use super::object::Object;
 use super::router::RouterPlan;
 use super::setting::Setting;
 use super::{Refusal, pod, ports, revision, router, service};
-use crate::index::ExpectedRole;
 use crate::pod::labels::{self, Position};
 use crate::pod::{Facts, Member, Producer};
 
@@ -98,28 +95,6 @@ impl RolePlan {
 }
 
 impl Plan {
-    /// What the metrics side is to expect.
-    pub fn expected(&self) -> Vec<ExpectedRole> {
-        let routers = [&self.router, &self.coordinator]
-            .into_iter()
-            .flatten()
-            .map(|plan| ExpectedRole {
-                role: plan.facts.role.clone(),
-                producer: plan.facts.producer,
-                kind: None,
-                replicas: plan.replicas,
-                take_over: false,
-            });
-        let roles = self.roles.iter().map(|role| ExpectedRole {
-            role: role.name.clone(),
-            producer: role.producer,
-            kind: Some(role.kind),
-            replicas: role.replicas,
-            take_over: role.take_over,
-        });
-        roles.chain(routers).collect()
-    }
-
     /// Every object in the order of creation: Services, then the router and the coordinator, then the Pods of every role.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         let services = self.services.iter().cloned().map(Object::from);
@@ -157,56 +132,6 @@ impl RouterPlan {
         objects
     }
 }
-
-/// One rendered object. Serializes as the object alone, `apiVersion` and `kind` included.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-#[expect(missing_docs, reason = "each is the kind that it names")]
-pub enum Object {
-    Service(Box<Service>),
-    ServiceAccount(Box<ServiceAccount>),
-    Role(Box<RbacRole>),
-    RoleBinding(Box<RoleBinding>),
-    ConfigMap(Box<ConfigMap>),
-    Deployment(Box<Deployment>),
-    Pod(Box<Pod>),
-}
-
-macro_rules! objects {
-    ($($kind:ident($of:ty)),+ $(,)?) => {
-        $(impl From<$of> for Object {
-            fn from(object: $of) -> Self {
-                Self::$kind(Box::new(object))
-            }
-        })+
-
-        impl Object {
-            /// The object's kind.
-            pub fn kind(&self) -> &'static str {
-                match self {
-                    $(Self::$kind(_) => stringify!($kind),)+
-                }
-            }
-
-            /// The object's metadata.
-            pub fn metadata(&self) -> &ObjectMeta {
-                match self {
-                    $(Self::$kind(object) => &object.metadata,)+
-                }
-            }
-        }
-    };
-}
-
-objects!(
-    Service(Service),
-    ServiceAccount(ServiceAccount),
-    Role(RbacRole),
-    RoleBinding(RoleBinding),
-    ConfigMap(ConfigMap),
-    Deployment(Deployment),
-    Pod(Pod),
-);
 
 pub(super) fn plan(setting: &Setting<'_>) -> Result<Plan, Refusal> {
     let workers = setting

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, EnvVar,
-    HTTPGetAction, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume, VolumeMount,
+    HTTPGetAction, LocalObjectReference, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -25,7 +25,7 @@ const STORE_CLIENT_ANNOTATION: &str = "kvcache.gpustack.ai/client-config";
 /// The Pod of one member of a replica, without what differs between replicas.
 pub(super) fn template(setting: &Setting<'_>, role: &Role, engine: &Engine, member: Member) -> Result<Pod, Refusal> {
     check_volumes(role, engine)?;
-    let proxied = setting.has_proxy(role);
+    let proxied = member == Member::Leader && setting.has_proxy(role);
     let mut volumes = vec![memory(role)];
     volumes.extend(engine.store_client.as_ref().map(|_| store_client_volume()));
     volumes.extend(role.volumes.iter().cloned());
@@ -53,7 +53,7 @@ pub(super) fn template(setting: &Setting<'_>, role: &Role, engine: &Engine, memb
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             security_context: Some(security::of_pod(role.pod_security_context.as_ref())),
-            image_pull_secrets: some(&role.image_pull_secrets),
+            image_pull_secrets: some(&pull_secrets(setting, role)),
             node_selector: (!role.node_selector.is_empty()).then(|| role.node_selector.clone()),
             tolerations: some(&role.tolerations),
             affinity: role.affinity.clone(),
@@ -219,6 +219,15 @@ pub(super) fn spell_pull_policy(policy: ImagePullPolicy) -> String {
         ImagePullPolicy::Never => "Never",
     }
     .into()
+}
+
+/// The role's, and in front of an engine with a proxy, which has the router's image, the router's too.
+fn pull_secrets(setting: &Setting<'_>, role: &Role) -> Vec<LocalObjectReference> {
+    let mut secrets = role.image_pull_secrets.clone();
+    if let Some(router) = setting.router().filter(|_| setting.has_proxy(role)) {
+        secrets.extend(router.image_pull_secrets.iter().filter(|secret| !role.image_pull_secrets.contains(secret)).cloned());
+    }
+    secrets
 }
 
 fn memory(role: &Role) -> Volume {

@@ -15,7 +15,6 @@ pub enum Refusal {
         /// The role.
         role: String,
         /// The option.
-        #[source]
         owned: OwnedFlag,
     },
     /// A router's or coordinator's extra arguments name an option that the operator keeps.
@@ -24,7 +23,6 @@ pub enum Refusal {
         /// Path of the field.
         field: &'static str,
         /// The option.
-        #[source]
         owned: OwnedFlag,
     },
     /// An option that decides something has an impossible value.
@@ -33,7 +31,6 @@ pub enum Refusal {
         /// The role.
         role: String,
         /// The option.
-        #[source]
         malformed: MalformedValue,
     },
     /// A variable that the operator sets.

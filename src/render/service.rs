@@ -9,19 +9,6 @@ use super::ports;
 use super::setting::Setting;
 use crate::pod::labels::{self, Map};
 
-impl Setting<'_> {
-    /// Metadata of an object of ours.
-    pub(super) fn metadata(&self, name: String, labels: Map) -> ObjectMeta {
-        ObjectMeta {
-            name: Some(name),
-            namespace: Some(self.namespace.clone()),
-            labels: Some(labels),
-            owner_references: Some(vec![self.owner.clone()]),
-            ..Default::default()
-        }
-    }
-}
-
 /// The Service named after the deployment: its first role that answers whole requests. `target` is that role's serving port in the Pod.
 pub(super) fn front(setting: &Setting<'_>, role: &Role, target: u16) -> Service {
     let metadata = setting.metadata(setting.name.clone(), labels::of_object(&setting.name));

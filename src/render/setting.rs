@@ -1,12 +1,13 @@
 //! The deployment as each of its roles sees it: what the spec leaves to defaults, decided once.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use model_deployment_crds::model_deployment::{EngineName, Pool, Protocol, TransferConnector};
 use model_deployment_crds::role::{Role, RoleKind};
 use model_deployment_crds::router::{Router, RouterName};
 use model_deployment_crds::{GROUP, ModelDeployment, ModelDeploymentSpec, STORED_VERSION};
 
 use super::{Defaults, Refusal, quantity};
+use crate::pod::labels::Map;
 
 /// A ModelDeployment that has no UID yet is rendered with this one.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
@@ -66,6 +67,17 @@ impl<'a> Setting<'a> {
             cache,
             transfer: (paired && !store_alone).then(|| transfer_path(spec)),
         })
+    }
+
+    /// Metadata of an object of ours.
+    pub fn metadata(&self, name: String, labels: Map) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(labels),
+            owner_references: Some(vec![self.owner.clone()]),
+            ..Default::default()
+        }
     }
 
     pub fn engine(&self) -> EngineName {

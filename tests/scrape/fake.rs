@@ -99,6 +99,13 @@ impl Fake {
         self.events.try_recv().is_err()
     }
 
+    /// The requests that came since anyone looked.
+    pub fn requests(&mut self) -> usize {
+        std::iter::from_fn(|| self.events.try_recv().ok())
+            .filter(|event| matches!(event, Event::Request(_)))
+            .count()
+    }
+
     async fn event(&mut self) -> Event {
         self.events.recv().await.expect("the server runs")
     }

@@ -2,9 +2,11 @@
 
 use model_deployment::scrape::{Config, Scraper, TrustError, Unread, Unreadable};
 use rustls::version::{TLS12, TLS13};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::certificates::Authority;
-use super::fake::{Fake, metrics};
+use super::fake::Fake;
 use super::{http, https, read, scraper};
 
 #[tokio::test]
@@ -68,9 +70,19 @@ async fn a_server_that_insists_on_a_client_certificate_is_named_in_both_versions
 
 #[tokio::test]
 async fn plain_http_behind_an_https_port_is_unreadable_and_the_reverse() {
-    let plain = Fake::answering(metrics()).await;
+    let plain = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let socket = plain.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let (mut stream, _) = plain.accept().await.expect("a connection");
+        // As HTTP servers do when they meet a TLS greeting.
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            .await
+            .expect("an answer");
+        while stream.read_u8().await.is_ok() {}
+    });
     assert_eq!(
-        read(&scraper(None), https(plain.socket)).await.body,
+        read(&scraper(None), https(socket)).await.body,
         Err(Unread::Unreadable(Unreadable::Tls))
     );
     let secured = Fake::secured(Authority::new().issue("127.0.0.1").server()).await;

@@ -92,7 +92,7 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
             storage: store.is_some(),
             native_offload: false,
         },
-        ranks: choices.tensor * choices.pipeline * choices.data,
+        ranks: choices.all_ranks(),
         stats_enabled: true,
     })
 }

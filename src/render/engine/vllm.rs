@@ -122,7 +122,7 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
             storage: false,
             native_offload: offloads,
         },
-        ranks: choices.tensor * choices.pipeline * choices.data,
+        ranks: choices.all_ranks(),
         stats_enabled: choices.stats_enabled,
     })
 }

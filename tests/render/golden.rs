@@ -13,7 +13,7 @@ fn rendered(manifest: &str) -> String {
 
 #[test]
 fn each_example_is_rendered_as_its_golden_file_says() {
-    insta::glob!("../examples", "*.yaml", |path| {
+    insta::glob!("../../examples", "*.yaml", |path| {
         let manifest = std::fs::read_to_string(path).expect("the manifest is read");
         insta::assert_snapshot!(rendered(&manifest));
     });
