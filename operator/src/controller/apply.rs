@@ -318,8 +318,8 @@ fn pod_key(name: &str) -> Key {
     ("Pod".into(), name.into())
 }
 
-fn call(doing: &'static str, (kind, name): &Key, source: kube::Error) -> Blocked {
-    Blocked::Call { doing, kind: kind.clone(), name: name.clone(), source: Box::new(source) }
+fn call(doing: &'static str, (kind, name): &Key, call: kube::Error) -> Blocked {
+    Blocked::Call { doing, kind: kind.clone(), name: name.clone(), call: Box::new(call) }
 }
 
 fn kind(object: &Value) -> &str {
