@@ -65,6 +65,7 @@ fn deployment(ports: &[u16]) -> Deployment {
         phase: Phase::Running,
         terminating: false,
         address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        contested: false,
         host_network: false,
         container: Some(Container {
             restart_count: 0,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
+use model_deployment::render::Defaults;
+use model_deployment_operator::render_command::Output;
 
 /// Serves LLMs on Kubernetes: renders and owns the Pods of a ModelDeployment, and answers its metrics.
 #[derive(Debug, Parser)]
@@ -23,6 +25,52 @@ pub enum Command {
     Run(Box<Run>),
     /// Print the CustomResourceDefinition as YAML.
     Crd,
+    /// Print what the operator would create for a ModelDeployment, without a cluster.
+    Render(Render),
+    /// Print the table of figures and the codes of `missing[]` as Markdown.
+    Fields,
+}
+
+/// What to render. Exit status 2 where the manifest is refused.
+#[derive(Clone, Debug, Args)]
+pub struct Render {
+    /// A file with one ModelDeployment in YAML or JSON; `-` is standard input.
+    #[arg(short, long, value_name = "FILE")]
+    pub file: String,
+    /// How the objects are written.
+    #[arg(short, long, default_value = "yaml")]
+    pub output: Output,
+    /// Images that the manifest leaves to the operator.
+    #[command(flatten)]
+    pub images: Images,
+}
+
+/// Images that a ModelDeployment leaves to the operator.
+#[derive(Clone, Debug, Args)]
+pub struct Images {
+    /// Default image of vllm-router.
+    #[arg(long, default_value = "vllm/vllm-router:v0.1.17", env = "MODEL_DEPLOYMENT_OPERATOR_VLLM_ROUTER_IMAGE")]
+    pub vllm_router_image: String,
+    /// Default image of sglang-gateway.
+    #[arg(
+        long,
+        default_value = "lmsysorg/sgl-model-gateway:v0.3.2",
+        env = "MODEL_DEPLOYMENT_OPERATOR_SGLANG_GATEWAY_IMAGE"
+    )]
+    pub sglang_gateway_image: String,
+    /// Default image of llm-d-router.
+    #[arg(long, default_value = "gpustack/llm-router:v0.3.1", env = "MODEL_DEPLOYMENT_OPERATOR_LLM_D_ROUTER_IMAGE")]
+    pub llm_d_router_image: String,
+}
+
+impl From<Images> for Defaults {
+    fn from(images: Images) -> Self {
+        Self {
+            vllm_router_image: images.vllm_router_image,
+            sglang_gateway_image: images.sglang_gateway_image,
+            llm_d_router_image: images.llm_d_router_image,
+        }
+    }
 }
 
 /// Options of the operator. The chart sets what an installation needs.
@@ -73,27 +121,9 @@ pub struct Run {
     /// Read Pods that share their node's network.
     #[arg(long, env = "MODEL_DEPLOYMENT_OPERATOR_SCRAPE_ALLOW_HOST_NETWORK")]
     pub scrape_allow_host_network: bool,
-    /// Default image of vllm-router.
-    #[arg(
-        long,
-        default_value = "vllm/vllm-router:v0.1.17",
-        env = "MODEL_DEPLOYMENT_OPERATOR_VLLM_ROUTER_IMAGE"
-    )]
-    pub vllm_router_image: String,
-    /// Default image of sglang-gateway.
-    #[arg(
-        long,
-        default_value = "lmsysorg/sgl-model-gateway:v0.3.2",
-        env = "MODEL_DEPLOYMENT_OPERATOR_SGLANG_GATEWAY_IMAGE"
-    )]
-    pub sglang_gateway_image: String,
-    /// Default image of llm-d-router.
-    #[arg(
-        long,
-        default_value = "gpustack/llm-router:v0.3.1",
-        env = "MODEL_DEPLOYMENT_OPERATOR_LLM_D_ROUTER_IMAGE"
-    )]
-    pub llm_d_router_image: String,
+    /// Images that a ModelDeployment leaves to the operator.
+    #[command(flatten)]
+    pub images: Images,
     /// Replicas of one role that a rollout may take away at a time.
     #[arg(
         long,

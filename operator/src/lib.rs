@@ -1,4 +1,9 @@
 //! The operator's parts, as a library, so that tests can drive each without a process.
 
 pub mod certificates;
+pub mod controller;
+pub mod leader;
+pub mod manifest;
+pub mod render_command;
+mod schema;
 pub mod server;

@@ -38,7 +38,10 @@ impl Observed {
         let containers = spec.map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
         for container in containers.into_iter().flatten() {
             for port in container.ports.iter().flatten() {
-                ports.entry(port.container_port).or_default().push(container.name.clone());
+                ports
+                    .entry(port.container_port)
+                    .or_default()
+                    .push(container.name.clone());
             }
         }
         let statuses = status.map(|status| {
@@ -71,6 +74,12 @@ impl Observed {
         }
     }
 
+    /// Whether the Pod lives at `address`, as far as its status says. Pods on their node's network share theirs by design.
+    pub(super) fn claims(&self, address: Option<IpAddr>) -> bool {
+        let ended = matches!(self.phase, Phase::Succeeded | Phase::Failed);
+        address.is_some() && self.address == address && !self.host_network && !ended
+    }
+
     /// The role that the annotation names: a hint, not yet believed.
     pub(super) fn named_role(&self) -> Option<&str> {
         self.facts.as_ref().map(|facts| facts.role.as_str())
@@ -87,8 +96,12 @@ impl Observed {
                     && member != Some(Member::Follower)
                     && self.serving(listener.port).is_some()
             }
-            Endpoint::None { none: NoEndpoint::TakeOver } => facts.take_over,
-            Endpoint::None { none: NoEndpoint::Follower } => member == Some(Member::Follower),
+            Endpoint::None {
+                none: NoEndpoint::TakeOver,
+            } => facts.take_over,
+            Endpoint::None {
+                none: NoEndpoint::Follower,
+            } => member == Some(Member::Follower),
         };
         (facts.role == role && facts.member == member && endpoint).then_some(facts)
     }
@@ -113,9 +126,14 @@ impl Observed {
 /// One life of a container, once it was seen running.
 fn life(state: Option<&ContainerState>, last: Option<&ContainerState>, restart_count: i32) -> Option<Container> {
     let running = state.and_then(|state| state.running.as_ref());
-    let ended = [state, last].into_iter().flatten().any(|state| state.terminated.is_some());
+    let ended = [state, last]
+        .into_iter()
+        .flatten()
+        .any(|state| state.terminated.is_some());
     (running.is_some() || ended).then(|| Container {
         restart_count,
-        started_at: running.and_then(|running| running.started_at.as_ref()).map(|time| time.0),
+        started_at: running
+            .and_then(|running| running.started_at.as_ref())
+            .map(|time| time.0),
     })
 }

@@ -109,6 +109,12 @@ fn judge_pod(pod: &IndexedPod) -> Result<&Facts, Fault> {
         _ if pod.address.is_none() => return Err(Fault::new(Code::NoAddress, "The Pod has no IP address yet.")),
         Phase::Pending => return Err(Fault::new(Code::NotRunning, "The Pod has not started yet.")),
         Phase::Unknown => return Err(Fault::new(Code::NotRunning, "The state of the Pod is not known.")),
+        Phase::Running if pod.contested => {
+            return Err(Fault::new(
+                Code::Unreadable,
+                "Another Pod reports the same IP address, so whose metrics are served there is not known.",
+            ));
+        }
         Phase::Running => {}
     }
     pod.facts.as_ref().ok_or_else(|| {

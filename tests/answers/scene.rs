@@ -135,6 +135,7 @@ impl Scene {
                 phase: Phase::Running,
                 terminating: false,
                 address: Some(IpAddr::V4(Ipv4Addr::new(10, 1, (place >> 8) as u8, place as u8))),
+                contested: false,
                 host_network: false,
                 container: None,
                 facts: Some(facts),

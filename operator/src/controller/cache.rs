@@ -3,20 +3,25 @@
 //! Every replica of the operator watches, leader or not, for the index answers the metrics API. Only objects with our
 //! `managed-by` label are watched, so that memory and traffic do not grow with what else the cluster runs.
 
+use std::fmt::Debug;
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures::{StreamExt, future};
+use futures::StreamExt;
+use futures::future::{BoxFuture, join_all};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{Config, Event};
-use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use model_deployment::index::Index;
 use model_deployment::pod::labels;
 use model_deployment_crds::{GROUP, ModelDeployment};
+use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 
 use super::memory::Memories;
@@ -67,74 +72,100 @@ impl Cache {
 pub fn watch(client: Client, index: Arc<Index>, memories: Arc<Memories>) -> (Arc<Cache>, impl Future<Output = ()> + Send) {
     let (signals, _) = broadcast::channel(SIGNALS);
     let ours = Config::default().labels(&format!("{}={}", labels::MANAGED_BY, labels::OPERATOR));
-    let mut tasks: Vec<future::BoxFuture<'static, ()>> = Vec::new();
+    let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
 
     let mut writer = Writer::<ModelDeployment>::new(());
     let model_deployments = writer.as_reader();
-    let (known, told, forgotten, signal) = (index.clone(), model_deployments.clone(), memories.clone(), signals.clone());
-    tasks.push(Box::pin(follow(
-        watcher(Api::<ModelDeployment>::all(client.clone()), Config::default()),
-        move |event| {
-            let signalled = event_object(&event).map(ObjectRef::from_obj);
-            known.observe_model_deployment(&event);
-            writer.apply_watcher_event(&event);
-            match event {
-                Event::Delete(object) => forgotten.forget(&object.uid().unwrap_or_default()),
-                Event::InitDone => told.state().iter().for_each(|object| drop(signal.send(ObjectRef::from_obj(object)))),
-                _ => drop(signalled.map(|object| signal.send(object))),
-            }
-        },
-    )));
+    let listeners = Listeners { index, memories, signals: signals.clone(), model_deployments: model_deployments.clone() };
+    let told = listeners.clone();
+    watches.push(Box::pin(follow(Api::<ModelDeployment>::all(client.clone()), Config::default(), move |event| {
+        told.index.observe_model_deployment(&event);
+        writer.apply_watcher_event(&event);
+        match &event {
+            Event::Apply(object) => told.signal(ObjectRef::from_obj(object)),
+            Event::Delete(object) => told.memories.forget(&object.uid().unwrap_or_default()),
+            Event::InitDone => told.signal_all(),
+            Event::Init | Event::InitApply(_) => {}
+        }
+    })));
 
     let mut writer = Writer::<Pod>::new(());
     let pods = writer.as_reader();
-    let (known, seen, signal) = (index.clone(), memories.clone(), signals.clone());
-    tasks.push(Box::pin(follow(watcher(Api::<Pod>::all(client.clone()), ours.clone()), move |mut event| {
-        if let Event::Apply(pod) | Event::InitApply(pod) = &mut event {
-            drift::keep_claims(pod.meta_mut(), FIELD_MANAGER);
-        }
-        known.observe_pod(&event);
+    let told = listeners.clone();
+    watches.push(Box::pin(follow(Api::<Pod>::all(client.clone()), ours.clone(), move |event| {
+        told.index.observe_pod(&event);
         writer.apply_watcher_event(&event);
-        seen.observe("Pod", &event);
-        drop(event_object(&event).and_then(owner).map(|owner| signal.send(owner)));
+        told.child("Pod", &event);
     })));
 
-    let known = index.clone();
-    tasks.push(Box::pin(follow(
-        metadata_watcher(Api::<ReplicaSet>::all(client.clone()), ours.clone()),
-        move |event: Event<PartialObjectMeta<ReplicaSet>>| known.observe_replica_set(&event),
-    )));
+    let told = listeners.clone();
+    let replica_sets = Api::<PartialObjectMeta<ReplicaSet>>::all(client.clone());
+    watches.push(Box::pin(follow(replica_sets, ours.clone(), move |event| told.index.observe_replica_set(&event))));
 
     let mut objects = Vec::new();
     for (group, version, kind, plural) in KINDS {
         let resource = resource(group, version, kind, plural);
         let mut writer = Writer::<DynamicObject>::new(resource.clone());
         objects.push((resource.clone(), writer.as_reader()));
-        let (known, seen, signal) = (index.clone(), memories.clone(), signals.clone());
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-        tasks.push(Box::pin(follow(watcher(api, ours.clone()), move |mut event| {
-            if let Event::Apply(object) | Event::InitApply(object) = &mut event {
-                drift::keep_claims(&mut object.metadata, FIELD_MANAGER);
-            }
+        let told = listeners.clone();
+        watches.push(Box::pin(follow(api, ours.clone(), move |event| {
             if kind == "Deployment" {
-                known.observe_deployment(&event);
+                told.index.observe_deployment(&event);
             }
             writer.apply_watcher_event(&event);
-            seen.observe(kind, &event);
-            drop(event_object(&event).and_then(owner).map(|owner| signal.send(owner)));
+            told.child(kind, &event);
         })));
     }
     let cache = Arc::new(Cache { model_deployments, pods, objects, signals });
-    (cache, async move { drop(future::join_all(tasks).await) })
+    (cache, async move { drop(join_all(watches).await) })
 }
 
-/// Hands every event of a watch on; a broken watch is taken up again with growing pauses, for ever.
-async fn follow<K: Clone>(
-    stream: impl futures::Stream<Item = watcher::Result<Event<K>>> + Send,
-    mut observe: impl FnMut(Event<K>) + Send,
-) {
-    let mut stream = std::pin::pin!(stream.default_backoff());
-    while let Some(event) = stream.next().await {
+/// Who is told of what the watches saw.
+#[derive(Clone)]
+struct Listeners {
+    index: Arc<Index>,
+    memories: Arc<Memories>,
+    signals: broadcast::Sender<Signal>,
+    model_deployments: Store<ModelDeployment>,
+}
+
+impl Listeners {
+    /// Something happened to an object that a ModelDeployment controls. What a relist no longer shows may have been anybody's.
+    fn child<K: Resource>(&self, kind: &str, event: &Event<K>) {
+        self.memories.observe(kind, event);
+        match event {
+            Event::Apply(object) | Event::Delete(object) => {
+                let namespace = object.meta().namespace.as_deref();
+                if let (Some(owner), Some(namespace)) = (controller(object.meta()), namespace) {
+                    self.signal(ObjectRef::new(&owner.name).within(namespace));
+                }
+            }
+            Event::InitDone => self.signal_all(),
+            Event::Init | Event::InitApply(_) => {}
+        }
+    }
+
+    /// Nobody listens where this replica does not lead.
+    fn signal(&self, signal: Signal) {
+        let _ = self.signals.send(signal);
+    }
+
+    fn signal_all(&self) {
+        for object in self.model_deployments.state() {
+            self.signal(ObjectRef::from_obj(object.as_ref()));
+        }
+    }
+}
+
+/// Watches one kind and hands every event on; a broken watch is taken up again with growing pauses, for ever.
+async fn follow<K>(api: Api<K>, config: Config, mut observe: impl FnMut(Event<K>) + Send)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let events = watcher(api, config).modify(|object| drift::keep_claims(object.meta_mut(), FIELD_MANAGER)).default_backoff();
+    let mut events = pin!(events);
+    while let Some(event) = events.next().await {
         match event {
             Ok(event) => observe(event),
             Err(error) => tracing::warn!(%error, "a watch was interrupted and is taken up again"),
@@ -142,24 +173,8 @@ async fn follow<K: Clone>(
     }
 }
 
-fn event_object<K>(event: &Event<K>) -> Option<&K> {
-    match event {
-        Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => Some(object),
-        Event::Init | Event::InitDone => None,
-    }
-}
-
-/// The ModelDeployment that controls an object.
-fn owner(object: &impl Resource) -> Option<Signal> {
-    let metadata = object.meta();
-    let reference = controller(metadata)?;
-    Some(ObjectRef::new(&reference.name).within(metadata.namespace.as_deref()?))
-}
-
 /// The reference to the ModelDeployment that controls an object.
-pub(super) fn controller(
-    metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> {
+pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|reference| {
         reference.controller == Some(true)
             && reference.kind == "ModelDeployment"

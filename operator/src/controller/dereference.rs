@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::{Resource, ResourceExt};
 use model_deployment::index;
 use model_deployment::pod::labels;
 use model_deployment_crds::ModelDeployment;
@@ -25,21 +26,16 @@ pub struct Live {
 
 /// Looks up what `object` controls.
 pub fn dereference(cache: &Cache, object: &ModelDeployment) -> Live {
-    let owned = |child: &dyn Fn() -> Option<String>| child() == object.uid();
-    let in_place = |namespace: Option<String>| namespace == object.namespace();
-    let controlled = |metadata| controller(metadata).map(|reference| reference.uid.clone());
-    let pods = cache
-        .pods
-        .state_filter(|pod| in_place(pod.namespace()) && owned(&|| controlled(pod.meta())))
-        .into_iter()
-        .map(|pod| (pod.name_any(), pod))
-        .collect();
-    let mut objects = BTreeMap::new();
-    for (resource, store) in &cache.objects {
-        let found = store.state_filter(|child| in_place(child.namespace()) && owned(&|| controlled(&child.metadata)));
-        objects.extend(found.into_iter().map(|child| ((resource.kind.clone(), child.name_any()), child)));
-    }
-    Live { pods, objects }
+    let controls = |child: &ObjectMeta| {
+        child.namespace == object.metadata.namespace
+            && controller(child).is_some_and(|owner| Some(&owner.uid) == object.metadata.uid.as_ref())
+    };
+    let pods = cache.pods.state_filter(|pod| controls(&pod.metadata));
+    let objects = cache.objects.iter().flat_map(|(resource, store)| {
+        let found = store.state_filter(|child| controls(&child.metadata));
+        found.into_iter().map(|child| ((resource.kind.clone(), child.name_any()), child))
+    });
+    Live { pods: pods.into_iter().map(|pod| (pod.name_any(), pod)).collect(), objects: objects.collect() }
 }
 
 /// The live Pods of each role of `object`, and the names and UIDs of those whose name is none of its own.

@@ -66,9 +66,7 @@ async fn serve(setup: Setup) -> Result<ExitCode, Error> {
     // The control socket ends when the last process that holds it has, even if the guardian was killed.
     let _ = (&mut serving).await;
     match state.close() {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove the state folder")(error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove the state folder")(error)),
         _ => Ok(part::exit_code(status)),
     }
 }

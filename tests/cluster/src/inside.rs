@@ -33,8 +33,7 @@ pub(crate) fn run<F>(inside: F) -> Result<ExitCode, Error>
 where
     F: AsyncFnOnce(Cluster) -> ExitCode,
 {
-    prctl::set_pdeathsig(Signal::SIGKILL)
-        .map_err(|errno| Error::io("watch the guardian")(errno.into()))?;
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| Error::io("watch the guardian")(errno.into()))?;
     let (state, prepared) = Prepared::read()?;
     let control = take_control().map_err(Error::io("take the control socket"))?;
     let runtime = tokio::runtime::Runtime::new().map_err(Error::io("start the runtime"))?;
@@ -44,17 +43,11 @@ where
     outcome
 }
 
-async fn live<F>(
-    inside: F,
-    state: PathBuf,
-    prepared: Prepared,
-    control: UnixStream,
-) -> Result<ExitCode, Error>
+async fn live<F>(inside: F, state: PathBuf, prepared: Prepared, control: UnixStream) -> Result<ExitCode, Error>
 where
     F: AsyncFnOnce(Cluster) -> ExitCode,
 {
-    let (exposer, stop) =
-        InsideSide::new(control, &state).map_err(Error::io("open the control socket"))?;
+    let (exposer, stop) = InsideSide::new(control, &state).map_err(Error::io("open the control socket"))?;
     network::set_up().await?;
     let cluster = tokio::select! {
         cluster = Cluster::start(state, prepared.tools, exposer) => cluster?,

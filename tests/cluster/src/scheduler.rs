@@ -34,7 +34,11 @@ async fn bind(client: Client, pod: Pod) {
     }
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let binding = Binding {
-        metadata: ObjectMeta { name: Some(name.clone()), uid: pod.uid(), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            uid: pod.uid(),
+            ..ObjectMeta::default()
+        },
         target: ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -43,7 +47,9 @@ async fn bind(client: Client, pod: Pod) {
         },
     };
     let pods = Api::<Pod>::namespaced(client, &namespace);
-    let bound: kube::Result<Status> = pods.create_subresource("binding", &name, &PostParams::default(), &binding).await;
+    let bound: kube::Result<Status> = pods
+        .create_subresource("binding", &name, &PostParams::default(), &binding)
+        .await;
     match bound {
         Ok(_) => {}
         // Bound already, or gone.

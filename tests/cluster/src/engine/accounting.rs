@@ -51,7 +51,11 @@ pub(super) fn load(body: &mut Exposition, arguments: &Arguments, load: Load) {
         Kind::Vllm => {
             body.put("vllm:num_requests_running", &[], running);
             body.put("vllm:num_requests_waiting", &[], waiting);
-            body.put("vllm:num_requests_waiting_by_reason", &[("reason", "capacity")], waiting);
+            body.put(
+                "vllm:num_requests_waiting_by_reason",
+                &[("reason", "capacity")],
+                waiting,
+            );
             body.put("vllm:kv_cache_usage_perc", &[], used);
         }
         Kind::Sglang => {
@@ -85,7 +89,11 @@ pub(super) fn finished(body: &mut Exposition, arguments: &Arguments, served: &Se
             for (source, amount) in [("local_compute", prompt - cached), ("local_cache_hit", cached)] {
                 body.add("vllm:prompt_tokens_by_source_total", &[("source", source)], amount);
             }
-            body.add("vllm:prompt_tokens_cached_by_source_total", &[("source", "device")], cached);
+            body.add(
+                "vllm:prompt_tokens_cached_by_source_total",
+                &[("source", "device")],
+                cached,
+            );
             body.add("vllm:request_success_total", &[("finished_reason", served.finish)], 1.0);
             for (family, value, times) in [
                 ("vllm:request_prompt_tokens", prompt, 1),
@@ -140,8 +148,16 @@ pub(super) fn finished(body: &mut Exposition, arguments: &Arguments, served: &Se
                 body.add("sglang:cached_tokens_total", &[("cache_source", "device")], cached);
             }
             if arguments.half != Some(Half::Decode) {
-                body.add("sglang:prefill_effective_tokens_total", &[("mode", "input")], prompt - cached);
-                body.add("sglang:prefill_effective_tokens_total", &[("mode", "device_hit")], cached);
+                body.add(
+                    "sglang:prefill_effective_tokens_total",
+                    &[("mode", "input")],
+                    prompt - cached,
+                );
+                body.add(
+                    "sglang:prefill_effective_tokens_total",
+                    &[("mode", "device_hit")],
+                    cached,
+                );
             }
             if arguments.half == Some(Half::Prefill) {
                 let megabytes = prompt * BYTES_PER_TOKEN / 1e6;
@@ -162,7 +178,11 @@ pub(super) fn answered(body: &mut Exposition, kind: Kind, answer: Answered<'_>) 
         Kind::Vllm => {
             let class = format!("{}xx", answer.status / 100);
             let handler = [("handler", answer.path), ("method", answer.method)];
-            body.add("http_requests_total", &[handler[0], handler[1], ("status", &class)], 1.0);
+            body.add(
+                "http_requests_total",
+                &[handler[0], handler[1], ("status", &class)],
+                1.0,
+            );
             body.record("http_request_duration_seconds", &handler, taken, 1);
             body.record("http_request_duration_highr_seconds", &[], taken, 1);
         }
@@ -200,8 +220,14 @@ mod tests {
     }
 
     fn value(body: &str, series: &str) -> f64 {
-        let line = body.lines().find(|l| l.rsplit_once(' ').is_some_and(|(s, _)| s == series));
-        line.and_then(|l| l.rsplit_once(' ')).unwrap_or_else(|| panic!("no {series}")).1.parse().unwrap()
+        let line = body
+            .lines()
+            .find(|l| l.rsplit_once(' ').is_some_and(|(s, _)| s == series));
+        line.and_then(|l| l.rsplit_once(' '))
+            .unwrap_or_else(|| panic!("no {series}"))
+            .1
+            .parse()
+            .unwrap()
     }
 
     #[test]
@@ -226,7 +252,8 @@ mod tests {
         ] {
             assert_eq!(value(&text, &format!("{series}{{{labels}}}")), expected, "{series}");
         }
-        let bucket = |le: &str| format!("vllm:time_to_first_token_seconds_bucket{{engine=\"0\",le=\"{le}\",model_name=\"m\"}}");
+        let bucket =
+            |le: &str| format!("vllm:time_to_first_token_seconds_bucket{{engine=\"0\",le=\"{le}\",model_name=\"m\"}}");
         assert_eq!(value(&text, &bucket("0.1")), 0.0);
         assert_eq!(value(&text, &bucket("0.25")), 1.0);
         assert_eq!(value(&text, &bucket("+Inf")), 1.0);
@@ -237,7 +264,8 @@ mod tests {
     #[test]
     fn an_sglang_pair_counts_transfer_on_the_prefill_half_and_first_token_on_the_decode_half() {
         let half = |mode: &str| {
-            let line = format!("python3 -m sglang.launch_server --model-path m --enable-metrics --disaggregation-mode {mode}");
+            let line =
+                format!("python3 -m sglang.launch_server --model-path m --enable-metrics --disaggregation-mode {mode}");
             let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let arguments = Arguments::read(&argv);
             let mut body = capture::body(&arguments).unwrap();

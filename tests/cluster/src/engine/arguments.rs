@@ -150,7 +150,9 @@ mod tests {
 
     #[test]
     fn vllm_command_line() {
-        let read = read("vllm serve org/model --host 0.0.0.0 --port 8000 --port=9001 --ssl_certfile=/c.pem --ssl-keyfile /k.pem --max-num-seqs 4");
+        let read = read(
+            "vllm serve org/model --host 0.0.0.0 --port 8000 --port=9001 --ssl_certfile=/c.pem --ssl-keyfile /k.pem --max-num-seqs 4",
+        );
         assert_eq!(read.kind, Kind::Vllm);
         assert_eq!(read.model, "org/model");
         assert_eq!(read.ports, [9001]);
@@ -176,13 +178,20 @@ mod tests {
             "python3 -m sglang.launch_server --model-path /models/m --served-model-name chat --enable-metrics --disaggregation-mode prefill --port 30000 --enable-hicache",
         );
         assert_eq!(read.kind, Kind::Sglang);
-        assert_eq!((read.half, read.host_tier, read.statistics), (Some(Half::Prefill), true, true));
+        assert_eq!(
+            (read.half, read.host_tier, read.statistics),
+            (Some(Half::Prefill), true, true)
+        );
         assert_eq!((read.model.as_str(), read.ports.as_slice()), ("chat", &[30000_u16][..]));
     }
 
     #[test]
     fn a_follower_listens_nowhere() {
         assert!(read("vllm serve m --headless").ports.is_empty());
-        assert!(read("python3 -m sglang.launch_server --model-path m --node-rank 1").ports.is_empty());
+        assert!(
+            read("python3 -m sglang.launch_server --model-path m --node-rank 1")
+                .ports
+                .is_empty()
+        );
     }
 }

@@ -80,11 +80,13 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let ran = self.permit.take().is_some();
-        self.shared.shift(|load| if ran { load.running -= 1 } else { load.waiting -= 1 });
-        if ran && !self.finished {
-            if let Some(body) = &mut self.shared.inside.lock().body {
-                body.add("vllm:request_success_total", &[("finished_reason", "abort")], 1.0);
-            }
+        self.shared
+            .shift(|load| if ran { load.running -= 1 } else { load.waiting -= 1 });
+        if ran
+            && !self.finished
+            && let Some(body) = &mut self.shared.inside.lock().body
+        {
+            body.add("vllm:request_success_total", &[("finished_reason", "abort")], 1.0);
         }
     }
 }
@@ -102,7 +104,12 @@ struct Prompt {
     transfer: Option<Value>,
 }
 
-pub(super) async fn answer(shared: &Arc<Shared>, path: &str, state: &State, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer(
+    shared: &Arc<Shared>,
+    path: &str,
+    state: &State,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let mut ticket = Ticket::queue(shared.clone());
     let Ok(collected) = request.into_body().collect().await else {
         return refusal(StatusCode::BAD_REQUEST, "the request's body did not arrive");
@@ -133,7 +140,11 @@ pub(super) async fn answer(shared: &Arc<Shared>, path: &str, state: &State, requ
 }
 
 fn refusal(status: StatusCode, message: &str) -> Response<Body> {
-    let kind = if status == StatusCode::NOT_FOUND { "NotFoundError" } else { "BadRequestError" };
+    let kind = if status == StatusCode::NOT_FOUND {
+        "NotFoundError"
+    } else {
+        "BadRequestError"
+    };
     let error = json!({"message": message, "type": kind, "param": null, "code": status.as_u16()});
     document(status, &json!({"error": error}))
 }
@@ -141,7 +152,11 @@ fn refusal(status: StatusCode, message: &str) -> Response<Body> {
 fn read(shared: &Shared, path: &str, body: &Value) -> Prompt {
     let text = match path {
         "/v1/chat/completions" => body["messages"].to_string(),
-        "/generate" => body.get("text").or(body.get("input_ids")).unwrap_or(&Value::Null).to_string(),
+        "/generate" => body
+            .get("text")
+            .or(body.get("input_ids"))
+            .unwrap_or(&Value::Null)
+            .to_string(),
         _ => body["prompt"].to_string(),
     };
     let words: Vec<&str> = text.split([' ', ',']).collect();
@@ -155,12 +170,15 @@ fn read(shared: &Shared, path: &str, body: &Value) -> Prompt {
     ];
     let max_tokens = limits.iter().find_map(|l| l.as_u64()).unwrap_or(DEFAULT_TOKENS).max(1);
     let address = *shared.address.borrow();
-    let transfer = body["kv_transfer_params"]["do_remote_decode"].as_bool().unwrap_or(false).then(|| {
-        json!({
-            "do_remote_prefill": true, "do_remote_decode": false, "remote_engine_id": format!("engine-{address}"),
-            "remote_block_ids": [1, 2, 3], "remote_host": address.to_string(), "remote_port": 5600, "tp_size": 1,
-        })
-    });
+    let transfer = body["kv_transfer_params"]["do_remote_decode"]
+        .as_bool()
+        .unwrap_or(false)
+        .then(|| {
+            json!({
+                "do_remote_prefill": true, "do_remote_decode": false, "remote_engine_id": format!("engine-{address}"),
+                "remote_block_ids": [1, 2, 3], "remote_host": address.to_string(), "remote_port": 5600, "tp_size": 1,
+            })
+        });
     Prompt {
         path: path.to_owned(),
         model: shared.arguments.model.clone(),
@@ -194,7 +212,10 @@ impl Prompt {
     }
 
     fn envelope(&self, object: &str, choice: &Value) -> Value {
-        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let created = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         json!({"id": self.id, "object": object, "created": created, "model": self.model, "choices": [choice]})
     }
 
@@ -230,7 +251,11 @@ impl Prompt {
         let word = format!("word{} ", tokens - 1);
         match self.path.as_str() {
             "/generate" => {
-                let finish = if last { json!({"type": "length", "length": tokens}) } else { Value::Null };
+                let finish = if last {
+                    json!({"type": "length", "length": tokens})
+                } else {
+                    Value::Null
+                };
                 json!({"text": Self::text(tokens), "meta_info": self.meta(tokens, &finish)})
             }
             "/v1/chat/completions" => {

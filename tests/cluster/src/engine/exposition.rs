@@ -377,7 +377,10 @@ mod tests {
 
     #[test]
     fn another_model_name_stands_in_every_label() {
-        let mut body = Exposition::new("# TYPE a gauge\na{m=\"tiny\",n=\"x\"} 1.0\n", "# TYPE a gauge\na{m=\"tiny\",n=\"x\"} 1.0\n");
+        let mut body = Exposition::new(
+            "# TYPE a gauge\na{m=\"tiny\",n=\"x\"} 1.0\n",
+            "# TYPE a gauge\na{m=\"tiny\",n=\"x\"} 1.0\n",
+        );
         body.relabel("m", "tiny", "org/\"big\"");
         body.set("a{n=\"x\"}", 4.0).unwrap();
         assert_eq!(body.text(), "# TYPE a gauge\na{m=\"org/\\\"big\\\"\",n=\"x\"} 4.0\n");

@@ -67,11 +67,18 @@ impl Engine {
     ///
     /// # Errors
     /// The address or the certificate cannot be used.
-    pub async fn run(&self, stop: CancellationToken, log: impl Fn(&str) + Send + Sync + 'static) -> Result<(), EngineError> {
+    pub async fn run(
+        &self,
+        stop: CancellationToken,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<(), EngineError> {
         let shared = &self.shared;
         shared.reset();
         let log: serving::Log = Arc::new(log);
-        log(&format!("serving {} at ports {:?}", shared.arguments.model, shared.arguments.ports));
+        log(&format!(
+            "serving {} at ports {:?}",
+            shared.arguments.model, shared.arguments.ports
+        ));
         let mut state = shared.state.subscribe();
         let mut address = shared.address.subscribe();
         let mode = |state: &State| match state {
@@ -90,7 +97,13 @@ impl Engine {
             if now != Mode::Closed {
                 for port in &shared.arguments.ports {
                     let listener = bind(SocketAddr::new(here, *port)).await?;
-                    serving.spawn(accept(listener, acceptor.clone(), shared.clone(), connections.clone(), log.clone()));
+                    serving.spawn(accept(
+                        listener,
+                        acceptor.clone(),
+                        shared.clone(),
+                        connections.clone(),
+                        log.clone(),
+                    ));
                 }
             }
             tokio::select! {
@@ -210,7 +223,8 @@ fn from_files(certificate: &Path, key: &Path) -> Result<ServerConfig, EngineErro
 
 fn self_signed(address: IpAddr, asks_client: bool) -> Result<ServerConfig, EngineError> {
     let make = |e: &dyn std::fmt::Display| EngineError::Make(e.to_string());
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed([address.to_string()]).map_err(|e| make(&e))?;
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed([address.to_string()]).map_err(|e| make(&e))?;
     let key = PrivateKeyDer::try_from(signing_key.serialize_der()).map_err(|e| make(&e))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -224,5 +238,7 @@ fn self_signed(address: IpAddr, asks_client: bool) -> Result<ServerConfig, Engin
     } else {
         builder.with_no_client_auth()
     };
-    builder.with_single_cert(vec![cert.der().clone()], key).map_err(|e| make(&e))
+    builder
+        .with_single_cert(vec![cert.der().clone()], key)
+        .map_err(|e| make(&e))
 }

@@ -10,12 +10,12 @@ use hyper::{Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::future::pending;
 
+use super::Shared;
 use super::arguments::Kind;
 use super::exposition::Exposition;
 use super::gzip;
 use super::script::{Scrape, State};
 use super::serving::{Body, document, whole};
-use super::Shared;
 
 /// Lines of padding are short, so that only the length of the whole body is out of the ordinary.
 const PADDING_LINE: usize = 100;
@@ -41,7 +41,9 @@ pub(super) async fn answer(shared: &Shared, state: &State, headers: &HeaderMap) 
     let Some(mut text) = text else {
         return document(StatusCode::NOT_FOUND, &serde_json::json!({"detail": "Not Found"}));
     };
-    let open = headers.get(ACCEPT).is_some_and(|a| a.as_bytes().windows(11).any(|w| w == b"openmetrics"));
+    let open = headers
+        .get(ACCEPT)
+        .is_some_and(|a| a.as_bytes().windows(11).any(|w| w == b"openmetrics"));
     let content_type = match shared.arguments.kind {
         Kind::Sglang if open => {
             text = open_metrics(&text);
@@ -68,7 +70,11 @@ pub(super) async fn answer(shared: &Shared, state: &State, headers: &HeaderMap) 
             "text/html",
             "<!doctype html>\n<html><body><h1>It works</h1></body></html>\n",
         ),
-        State::Garbage => whole(StatusCode::OK, content_type, vec![0xff, 0xfe, 0x00, 0x80, 0x0a, 0xc3, 0x28]),
+        State::Garbage => whole(
+            StatusCode::OK,
+            content_type,
+            vec![0xff, 0xfe, 0x00, 0x80, 0x0a, 0xc3, 0x28],
+        ),
         State::ContentType(content_type) => {
             let mut response = whole(StatusCode::OK, "text/plain", text);
             let value = content_type.as_deref().and_then(|c| HeaderValue::from_str(c).ok());
@@ -93,7 +99,11 @@ pub(super) async fn answer(shared: &Shared, state: &State, headers: &HeaderMap) 
             }
         }
         State::Drip { bytes, pause } => {
-            let pieces: Vec<Bytes> = text.as_bytes().chunks((*bytes).max(1)).map(Bytes::copy_from_slice).collect();
+            let pieces: Vec<Bytes> = text
+                .as_bytes()
+                .chunks((*bytes).max(1))
+                .map(Bytes::copy_from_slice)
+                .collect();
             let pause = *pause;
             let drip = stream::iter(pieces).then(move |piece| async move {
                 tokio::time::sleep(pause).await;
@@ -108,7 +118,10 @@ pub(super) async fn answer(shared: &Shared, state: &State, headers: &HeaderMap) 
 }
 
 /// An answer without `Content-Length`.
-pub(super) fn streamed(content_type: &'static str, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+pub(super) fn streamed(
+    content_type: &'static str,
+    pieces: impl Stream<Item = Bytes> + Send + 'static,
+) -> Response<Body> {
     let frames = pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
     let mut response = Response::new(BodyExt::boxed_unsync(StreamBody::new(frames)));
     let value = HeaderValue::from_static(content_type);
@@ -137,7 +150,10 @@ fn pad(text: String, bytes: usize) -> String {
 fn open_metrics(text: &str) -> String {
     let mut rewritten = String::with_capacity(text.len());
     for line in text.lines() {
-        if let Some(counter) = line.strip_prefix("# TYPE ").and_then(|l| l.strip_suffix("_total counter")) {
+        if let Some(counter) = line
+            .strip_prefix("# TYPE ")
+            .and_then(|l| l.strip_suffix("_total counter"))
+        {
             rewritten.push_str("# TYPE ");
             rewritten.push_str(counter);
             rewritten.push_str(" counter");
@@ -162,7 +178,11 @@ mod tests {
             let padded = pad("a 1.0\n".to_owned(), bytes);
             assert_eq!(padded.len(), bytes);
             assert!(padded.is_empty() || padded.ends_with('\n'), "{bytes}");
-            assert!(padded.lines().all(|l| l == "a 1.0" || (l.starts_with('#') && l.len() <= PADDING_LINE)));
+            assert!(
+                padded
+                    .lines()
+                    .all(|l| l == "a 1.0" || (l.starts_with('#') && l.len() <= PADDING_LINE))
+            );
         }
     }
 }

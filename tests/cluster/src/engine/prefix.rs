@@ -23,7 +23,11 @@ impl PrefixCache {
                 cached += BLOCK;
             }
         }
-        if cached == tokens.len() { cached.saturating_sub(BLOCK) } else { cached }
+        if cached == tokens.len() {
+            cached.saturating_sub(BLOCK)
+        } else {
+            cached
+        }
     }
 }
 

@@ -26,7 +26,12 @@ pub(super) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// Body of every answer.
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-pub(super) async fn answer(shared: Arc<Shared>, request: Request<Incoming>, peer: SocketAddr, log: Log) -> Response<Body> {
+pub(super) async fn answer(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    log: Log,
+) -> Response<Body> {
     let begun = Instant::now();
     let state = shared.state.borrow().clone();
     let method = request.method().clone();

@@ -16,7 +16,10 @@ pub(super) struct Addresses {
 
 impl Default for Addresses {
     fn default() -> Self {
-        Self { next: FIRST, taken: HashSet::new() }
+        Self {
+            next: FIRST,
+            taken: HashSet::new(),
+        }
     }
 }
 

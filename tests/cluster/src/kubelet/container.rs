@@ -16,13 +16,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::Node;
 use super::environment;
 use super::image::Image;
 use super::log::Log;
 use super::probe;
 use super::resident::{Order, Resident};
 use super::volume::Volumes;
-use super::Node;
 use crate::engine::{Arguments, Engine};
 use crate::error::chain;
 use crate::sandbox::{Output, Plan, Sandbox};
@@ -71,7 +71,10 @@ pub(super) struct Ended {
 impl Default for Report {
     fn default() -> Self {
         Self {
-            state: State::Waiting { reason: "PodInitializing", message: String::new() },
+            state: State::Waiting {
+                reason: "PodInitializing",
+                message: String::new(),
+            },
             last: None,
             restarts: 0,
             started: false,
@@ -105,7 +108,13 @@ struct Refusal {
 }
 
 /// Runs a container until it need not run any more.
-pub(super) async fn live(node: Arc<Node>, resident: Arc<Resident>, container: Container, part: Part, volumes: Arc<Volumes>) {
+pub(super) async fn live(
+    node: Arc<Node>,
+    resident: Arc<Resident>,
+    container: Container,
+    part: Part,
+    volumes: Arc<Volumes>,
+) {
     let name = container.name.clone();
     let mut orders = resident.orders(&name);
     let policy = resident.restart_policy();
@@ -154,7 +163,14 @@ pub(super) async fn live(node: Arc<Node>, resident: Arc<Resident>, container: Co
         log.close();
         let (code, message) = ended;
         let reason = if code == 0 { "Completed" } else { "Error" };
-        let ended = Ended { code, reason, message, since, at: Timestamp::now(), id };
+        let ended = Ended {
+            code,
+            reason,
+            message,
+            since,
+            at: Timestamp::now(),
+            id,
+        };
         resident.report(&name, |report| {
             report.state = State::Terminated(ended.clone());
             report.started = false;
@@ -178,7 +194,12 @@ pub(super) async fn live(node: Arc<Node>, resident: Arc<Resident>, container: Co
         }
         if !backoff.is_zero() {
             let message = format!("back-off {} s restarting failed container {name}", backoff.as_secs());
-            resident.report(&name, |report| report.state = State::Waiting { reason: "CrashLoopBackOff", message });
+            resident.report(&name, |report| {
+                report.state = State::Waiting {
+                    reason: "CrashLoopBackOff",
+                    message,
+                }
+            });
             tokio::select! {
                 () = resident.stop.cancelled() => return,
                 () = sleep(backoff) => {}
@@ -197,7 +218,12 @@ async fn attend(
     orders: &mut mpsc::UnboundedReceiver<Order>,
 ) -> ((i32, String), Option<Order>) {
     let (events, mut found) = mpsc::unbounded_channel();
-    let probing = tokio::spawn(probe::watch(container.clone(), resident.address.into(), resident.frozen.subscribe(), events));
+    let probing = tokio::spawn(probe::watch(
+        container.clone(),
+        resident.address.into(),
+        resident.frozen.subscribe(),
+        events,
+    ));
     let mut ordered = None;
     let mut message = String::new();
     let mut kill_at = None;
@@ -247,8 +273,12 @@ async fn attend(
 
 /// A running program, real or played.
 enum Run {
-    Real(Sandbox, Vec<JoinHandle<()>>),
-    Played { task: JoinHandle<i32>, stop: CancellationToken, code: Option<i32> },
+    Real(Box<Sandbox>, Vec<JoinHandle<()>>),
+    Played {
+        task: JoinHandle<i32>,
+        stop: CancellationToken,
+        code: Option<i32>,
+    },
 }
 
 impl Run {
@@ -302,7 +332,10 @@ async fn begin(
     restarts: i32,
 ) -> Result<(Run, Log), Refusal> {
     let log = node.log(resident, &container.name, restarts);
-    let log = log.map_err(|error| Refusal { reason: "CreateContainerError", message: format!("no log file: {error}") })?;
+    let log = log.map_err(|error| Refusal {
+        reason: "CreateContainerError",
+        message: format!("no log file: {error}"),
+    })?;
     let run = start(node, resident, container, part, volumes, &log).await;
     if let Err(Refusal { message, .. }) = &run {
         log.line(message);
@@ -319,8 +352,14 @@ async fn start(
     volumes: &Volumes,
     log: &Log,
 ) -> Result<Run, Refusal> {
-    let config = |message: String| Refusal { reason: "CreateContainerConfigError", message };
-    let create = |message: String| Refusal { reason: "CreateContainerError", message };
+    let config = |message: String| Refusal {
+        reason: "CreateContainerConfigError",
+        message,
+    };
+    let create = |message: String| Refusal {
+        reason: "CreateContainerError",
+        message,
+    };
     if let Some(why) = probe::refusal(container) {
         return Err(config(why));
     }
@@ -339,7 +378,11 @@ async fn start(
         if part == Part::Init {
             log.line("nothing to do here: an init container of an image that is only played");
             let task = tokio::spawn(async { 0 });
-            return Ok(Run::Played { task, stop: CancellationToken::new(), code: None });
+            return Ok(Run::Played {
+                task,
+                stop: CancellationToken::new(),
+                code: None,
+            });
         }
         let engine = resident.engine(&container.name, || {
             let argv: Vec<String> = command.iter().chain(&args).cloned().collect();
@@ -348,12 +391,18 @@ async fn start(
                 _ => Arguments::read(&argv),
             };
             let file = |path: &Path| volumes.find(container, path).unwrap_or_else(|| path.to_owned());
-            let certificate = arguments.certificate.clone().map(|(chain, key)| (file(&chain), file(&key)));
+            let certificate = arguments
+                .certificate
+                .clone()
+                .map(|(chain, key)| (file(&chain), file(&key)));
             Engine::new(arguments, resident.address.into(), certificate)
         });
         return Ok(play(engine, log));
     };
-    let mut mounts = volumes.mounts(container).await.map_err(|error| create(error.to_string()))?;
+    let mut mounts = volumes
+        .mounts(container)
+        .await
+        .map_err(|error| create(error.to_string()))?;
     mounts.push(resident.hosts_file().await.map_err(|error| create(error.to_string()))?);
     let plan = Plan {
         program: invocation.program,
@@ -365,13 +414,14 @@ async fn start(
         root: node.sandbox_root(),
         mounts,
     };
-    let (sandbox, Output { stdout, stderr }) =
-        Sandbox::start(&node.gateway, plan).await.map_err(|error| create(chain(&error)))?;
+    let (sandbox, Output { stdout, stderr }) = Sandbox::start(&node.gateway, plan)
+        .await
+        .map_err(|error| create(chain(&error)))?;
     let copies = vec![
         tokio::spawn(log.clone().copy(stdout)),
         tokio::spawn(log.clone().copy(BufReader::new(stderr))),
     ];
-    Ok(Run::Real(sandbox, copies))
+    Ok(Run::Real(Box::new(sandbox), copies))
 }
 
 fn play(engine: Engine, log: &Log) -> Run {
@@ -392,5 +442,7 @@ fn play(engine: Engine, log: &Log) -> Run {
 
 fn declared(container: &Container) -> Vec<u16> {
     let ports = container.ports.iter().flatten();
-    ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect()
+    ports
+        .filter_map(|port| u16::try_from(port.container_port).ok())
+        .collect()
 }

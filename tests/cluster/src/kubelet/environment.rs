@@ -38,18 +38,26 @@ pub(super) async fn resolve(
     objects: &Objects,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
     let mut variables: Vec<(String, String)> = vec![
-        ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
+        (
+            "PATH".to_owned(),
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+        ),
         ("HOME".to_owned(), "/tmp".to_owned()),
         ("HOSTNAME".to_owned(), hostname(pod)),
         ("KUBERNETES_SERVICE_HOST".to_owned(), KUBERNETES.ip().to_string()),
         ("KUBERNETES_SERVICE_PORT".to_owned(), KUBERNETES.port().to_string()),
-        ("KUBERNETES_SERVICE_PORT_HTTPS".to_owned(), KUBERNETES.port().to_string()),
+        (
+            "KUBERNETES_SERVICE_PORT_HTTPS".to_owned(),
+            KUBERNETES.port().to_string(),
+        ),
     ];
     for from in container.env_from.iter().flatten() {
         let prefix = from.prefix.clone().unwrap_or_default();
         let mut entries = Vec::new();
         if let Some(source) = &from.config_map_ref {
-            entries = objects.config_map(&source.name, source.optional.unwrap_or(false)).await?;
+            entries = objects
+                .config_map(&source.name, source.optional.unwrap_or(false))
+                .await?;
         }
         if let Some(source) = &from.secret_ref {
             entries.extend(objects.secret(&source.name, source.optional.unwrap_or(false)).await?);
@@ -99,7 +107,9 @@ async fn from_source(
         let entries = objects.config_map(&key.name, optional).await?;
         objects.key("ConfigMap", &key.name, &key.key, entries, optional)?
     } else {
-        return Err(EnvironmentError::Field("(a source that is none of the core API's)".to_owned()));
+        return Err(EnvironmentError::Field(
+            "(a source that is none of the core API's)".to_owned(),
+        ));
     };
     Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
 }
@@ -114,7 +124,11 @@ pub(super) fn field(pod: &Pod, path: &str, addresses: Addresses) -> Result<Strin
         let lines = map.into_iter().flatten().map(|(key, value)| format!("{key}={value:?}"));
         lines.collect::<Vec<_>>().join("\n")
     };
-    let bracket = |of: &str| path.strip_prefix(of).and_then(|p| p.strip_prefix("['")).and_then(|p| p.strip_suffix("']"));
+    let bracket = |of: &str| {
+        path.strip_prefix(of)
+            .and_then(|p| p.strip_prefix("['"))
+            .and_then(|p| p.strip_suffix("']"))
+    };
     if let Some(key) = bracket("metadata.labels") {
         return Ok(keyed(pod.metadata.labels.as_ref(), key));
     }
@@ -146,8 +160,16 @@ pub(super) fn resource(container: &Container, selector: &ResourceFieldSelector) 
         "requests" => resources.and_then(|r| r.requests.as_ref()),
         _ => return Err(unknown()),
     };
-    let amount = of.and_then(|of| of.get(name)).map_or(Some(0.0), |q| quantity(&q.0)).ok_or_else(unknown)?;
-    let divisor = selector.divisor.as_ref().and_then(|q| quantity(&q.0)).filter(|d| *d > 0.0).unwrap_or(1.0);
+    let amount = of
+        .and_then(|of| of.get(name))
+        .map_or(Some(0.0), |q| quantity(&q.0))
+        .ok_or_else(unknown)?;
+    let divisor = selector
+        .divisor
+        .as_ref()
+        .and_then(|q| quantity(&q.0))
+        .filter(|d| *d > 0.0)
+        .unwrap_or(1.0);
     Ok(format!("{:.0}", (amount / divisor).ceil()))
 }
 
@@ -164,7 +186,9 @@ fn quantity(text: &str) -> Option<f64> {
         ("G", 1e9),
         ("T", 1e12),
     ];
-    let unit = UNITS.iter().find_map(|(unit, factor)| text.strip_suffix(unit).map(|number| (number, factor)));
+    let unit = UNITS
+        .iter()
+        .find_map(|(unit, factor)| text.strip_suffix(unit).map(|number| (number, factor)));
     let (number, factor) = unit.unwrap_or((text, &1.0));
     number.parse::<f64>().ok().map(|number| number * factor)
 }
@@ -198,7 +222,11 @@ mod tests {
 
     #[test]
     fn expansion_follows_the_core_api() {
-        let variables = [("A".to_owned(), "1".to_owned()), ("A".to_owned(), "2".to_owned()), ("B".to_owned(), "$(A)".to_owned())];
+        let variables = [
+            ("A".to_owned(), "1".to_owned()),
+            ("A".to_owned(), "2".to_owned()),
+            ("B".to_owned(), "$(A)".to_owned()),
+        ];
         for (text, expected) in [
             ("x-$(A)-y", "x-2-y"),
             ("$(B)", "$(A)"),
@@ -218,7 +246,10 @@ mod tests {
             "spec": {"containers": [], "nodeName": "n1"},
         }))
         .unwrap();
-        let addresses = Addresses { pod: [10, 244, 1, 1].into(), host: [10, 244, 0, 2].into() };
+        let addresses = Addresses {
+            pod: [10, 244, 1, 1].into(),
+            host: [10, 244, 0, 2].into(),
+        };
         for (path, expected) in [
             ("metadata.name", "a"),
             ("metadata.labels['l']", "w"),

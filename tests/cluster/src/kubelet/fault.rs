@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::resident::{Failure, Order, Resident};
 use super::{Kubelet, Node};
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, Kind, State};
 
 /// Why a fault could not be played.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -32,11 +32,14 @@ pub enum FaultError {
 }
 
 impl Kubelet {
-    /// The first engine (or stub) that a Pod plays; `None` if the Pod is not there, has none, or has not started it yet.
+    /// The engine that a Pod plays, or its first stub if it has no engine; `None` if the Pod is not there, has neither, or has not
+    /// started it yet.
     #[must_use]
     pub fn engine(&self, namespace: &str, pod: &str) -> Option<Engine> {
         let resident = self.node.find(namespace, pod)?;
-        resident.engines().into_values().next()
+        let mut engines: Vec<Engine> = resident.engines().into_values().collect();
+        engines.sort_by_key(|engine| engine.arguments().kind == Kind::Stub);
+        engines.into_iter().next()
     }
 
     /// The engine (or stub) that one container of a Pod plays.
@@ -91,7 +94,10 @@ impl Kubelet {
     /// # Errors
     /// The Pod is not on the Node.
     pub fn fail(&self, namespace: &str, pod: &str) -> Result<(), FaultError> {
-        let failure = Failure { reason: None, message: "failed on demand".to_owned() };
+        let failure = Failure {
+            reason: None,
+            message: "failed on demand".to_owned(),
+        };
         self.condemn(namespace, pod, failure)
     }
 
@@ -101,7 +107,14 @@ impl Kubelet {
     /// The Pod is not on the Node.
     pub fn evict(&self, namespace: &str, pod: &str) -> Result<(), FaultError> {
         let message = "The node was low on resource: memory.".to_owned();
-        self.condemn(namespace, pod, Failure { reason: Some("Evicted"), message })
+        self.condemn(
+            namespace,
+            pod,
+            Failure {
+                reason: Some("Evicted"),
+                message,
+            },
+        )
     }
 
     /// The Pod's engines take connections and never answer, while its status stays as it is (its probes are not called).
@@ -130,7 +143,10 @@ impl Kubelet {
     /// The Pod is not on the Node.
     pub fn wake(&self, namespace: &str, pod: &str) -> Result<(), FaultError> {
         let resident = self.resident(namespace, pod)?;
-        resident.engines().values().for_each(|engine| engine.enter(State::Normal));
+        resident
+            .engines()
+            .values()
+            .for_each(|engine| engine.enter(State::Normal));
         resident.frozen.send_replace(false);
         Ok(())
     }
@@ -178,7 +194,9 @@ impl Kubelet {
         from.frozen.send_replace(true);
         to.frozen.send_replace(true);
         from.engines().values().for_each(|engine| engine.enter(State::Refuse));
-        to.engines().values().for_each(|engine| engine.relocate(from.address.into()));
+        to.engines()
+            .values()
+            .for_each(|engine| engine.relocate(from.address.into()));
         to.inside.lock().reported = Some(Some(from.address));
         to.touch();
         Ok(())
@@ -215,12 +233,18 @@ impl Kubelet {
         if resident.order(container, order) {
             return Ok(());
         }
-        Err(FaultError::Container { pod: pod.to_owned(), container: container.to_owned() })
+        Err(FaultError::Container {
+            pod: pod.to_owned(),
+            container: container.to_owned(),
+        })
     }
 
     fn resident(&self, namespace: &str, pod: &str) -> Result<Arc<Resident>, FaultError> {
         let found = self.node.find(namespace, pod);
-        found.ok_or_else(|| FaultError::Pod { namespace: namespace.to_owned(), name: pod.to_owned() })
+        found.ok_or_else(|| FaultError::Pod {
+            namespace: namespace.to_owned(),
+            name: pod.to_owned(),
+        })
     }
 }
 
@@ -228,7 +252,9 @@ impl Node {
     /// The Pod of this name; the newest, where one of that name is just ending.
     pub(super) fn find(&self, namespace: &str, name: &str) -> Option<Arc<Resident>> {
         let residents = self.residents.lock();
-        let named = residents.values().filter(|r| r.namespace == namespace && r.name == name);
+        let named = residents
+            .values()
+            .filter(|r| r.namespace == namespace && r.name == name);
         named.max_by_key(|resident| resident.started).cloned()
     }
 }

@@ -24,7 +24,14 @@ pub(super) enum Image {
 }
 
 /// Repositories whose programs cannot run here: the routing side of llm-d.
-const STUBS: &[&str] = &["llm-router", "llm-d", "envoy", "routing-sidecar", "routing-proxy", "coordinator"];
+const STUBS: &[&str] = &[
+    "llm-router",
+    "llm-d",
+    "envoy",
+    "routing-sidecar",
+    "routing-proxy",
+    "coordinator",
+];
 
 impl Image {
     /// Reads an image reference; registry, tag and digest decide nothing.
@@ -72,7 +79,12 @@ impl Programs {
     ///
     /// # Errors
     /// One sentence, if the program is not here.
-    pub(super) fn invocation(&self, image: Image, command: &[String], args: &[String]) -> Result<Option<Invocation>, String> {
+    pub(super) fn invocation(
+        &self,
+        image: Image,
+        command: &[String],
+        args: &[String],
+    ) -> Result<Option<Invocation>, String> {
         // The image's own entry point stands in the place of a command.
         let argv: Vec<String> = command.iter().skip(1).chain(args).cloned().collect();
         let python = self.routers.join("bin/python");
@@ -92,19 +104,31 @@ impl Programs {
         };
         let invocation = match image {
             Image::Engine | Image::Stub => return Ok(None),
-            Image::Operator => Invocation { program: self.operator.clone(), arguments: argv },
+            Image::Operator => Invocation {
+                program: self.operator.clone(),
+                arguments: argv,
+            },
             Image::Prometheus => {
                 let program = self.prometheus.clone();
                 let program = program.ok_or("Prometheus was not built for this cluster")?;
-                Invocation { program, arguments: argv }
+                Invocation {
+                    program,
+                    arguments: argv,
+                }
             }
             _ if started_by_python => through_python(Vec::new(), argv),
             Image::VllmRouter => through_python(vec![inside(&script("vllm-router"))], named(&["vllm-router"])),
             Image::SglangGateway => {
                 let module = ["-m", "sglang_router.launch_router"].map(str::to_owned);
-                through_python(module.to_vec(), named(&["sgl-model-gateway", "sglang-router", "launch"]))
+                through_python(
+                    module.to_vec(),
+                    named(&["sgl-model-gateway", "sglang-router", "launch"]),
+                )
             }
-            Image::Smg => through_python(vec![inside(&script("smg")), "launch".to_owned()], named(&["smg", "launch"])),
+            Image::Smg => through_python(
+                vec![inside(&script("smg")), "launch".to_owned()],
+                named(&["smg", "launch"]),
+            ),
         };
         Ok(Some(invocation))
     }
@@ -123,7 +147,10 @@ mod tests {
     fn images_of_this_project() {
         for (reference, image) in [
             ("gpustack/model-deployment-operator:0.1.0", Image::Operator),
-            ("registry.example:5000/gpustack/model-deployment-operator@sha256:00", Image::Operator),
+            (
+                "registry.example:5000/gpustack/model-deployment-operator@sha256:00",
+                Image::Operator,
+            ),
             ("vllm/vllm-router:v0.1.17", Image::VllmRouter),
             ("lmsysorg/sgl-model-gateway:v0.3.2", Image::SglangGateway),
             ("example/smg:1.13.0", Image::Smg),
@@ -140,21 +167,42 @@ mod tests {
 
     #[test]
     fn the_rendered_arguments_reach_the_wheel_unchanged() {
-        let programs = Programs { operator: "/op".into(), routers: "/venv".into(), prometheus: None };
+        let programs = Programs {
+            operator: "/op".into(),
+            routers: "/venv".into(),
+            prometheus: None,
+        };
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let run = |image, command: &str, args: &str| {
-            let invocation = programs.invocation(image, &words(command), &words(args)).unwrap().unwrap();
+            let invocation = programs
+                .invocation(image, &words(command), &words(args))
+                .unwrap()
+                .unwrap();
             format!("{} {}", invocation.program.display(), invocation.arguments.join(" "))
         };
         let selector = "--selector a=b c=d --port 8081";
-        assert_eq!(run(Image::VllmRouter, "vllm-router", selector), format!("/venv/bin/python /.host/venv/bin/vllm-router {selector}"));
+        assert_eq!(
+            run(Image::VllmRouter, "vllm-router", selector),
+            format!("/venv/bin/python /.host/venv/bin/vllm-router {selector}")
+        );
         assert_eq!(
             run(Image::SglangGateway, "sgl-model-gateway --host=0.0.0.0", ""),
             "/venv/bin/python -m sglang_router.launch_router --host=0.0.0.0"
         );
-        assert_eq!(run(Image::Smg, "", "launch --port 1"), "/venv/bin/python /.host/venv/bin/smg launch --port 1");
-        assert_eq!(run(Image::Operator, "/model-deployment-operator run", "--lease-name=x"), "/op run --lease-name=x");
+        assert_eq!(
+            run(Image::Smg, "", "launch --port 1"),
+            "/venv/bin/python /.host/venv/bin/smg launch --port 1"
+        );
+        assert_eq!(
+            run(Image::Operator, "/model-deployment-operator run", "--lease-name=x"),
+            "/op run --lease-name=x"
+        );
         assert_eq!(run(Image::Operator, "", "run"), "/op run");
-        assert!(programs.invocation(Image::Prometheus, &[], &[]).unwrap_err().contains("not built"));
+        assert!(
+            programs
+                .invocation(Image::Prometheus, &[], &[])
+                .unwrap_err()
+                .contains("not built")
+        );
     }
 }

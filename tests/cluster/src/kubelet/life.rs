@@ -46,7 +46,13 @@ async fn run(node: &Arc<Node>, resident: &Arc<Resident>) {
     };
     let mut sidecars = JoinSet::new();
     let spawn = |set: &mut JoinSet<()>, container: &Container, part| {
-        set.spawn(container::live(node.clone(), resident.clone(), container.clone(), part, volumes.clone()));
+        set.spawn(container::live(
+            node.clone(),
+            resident.clone(),
+            container.clone(),
+            part,
+            volumes.clone(),
+        ));
     };
     for container in spec.init_containers.iter().flatten() {
         if container.restart_policy.as_deref() == Some("Always") {
@@ -56,7 +62,14 @@ async fn run(node: &Arc<Node>, resident: &Arc<Resident>) {
                 () = resident.stop.cancelled() => break,
             }
         } else {
-            container::live(node.clone(), resident.clone(), container.clone(), Part::Init, volumes.clone()).await;
+            container::live(
+                node.clone(),
+                resident.clone(),
+                container.clone(),
+                Part::Init,
+                volumes.clone(),
+            )
+            .await;
             let report = resident.container(&container.name);
             match report.state {
                 State::Terminated(ended) if ended.code == 0 => {
@@ -99,7 +112,10 @@ async fn volumes(node: &Node, resident: &Resident) -> Option<Arc<Volumes>> {
         for container in resident.pod().spec.iter().flat_map(|spec| &spec.containers) {
             let message = error.clone();
             resident.report(&container.name, |report| {
-                report.state = State::Waiting { reason: "ContainerCreating", message };
+                report.state = State::Waiting {
+                    reason: "ContainerCreating",
+                    message,
+                };
             });
         }
         tokio::select! {
@@ -115,7 +131,10 @@ async fn delete(node: &Node, resident: &Resident) {
     let _ = status::write(node, resident, &mut Value::Null).await;
     let params = DeleteParams {
         grace_period_seconds: Some(0),
-        preconditions: Some(Preconditions { uid: Some(resident.uid.clone()), resource_version: None }),
+        preconditions: Some(Preconditions {
+            uid: Some(resident.uid.clone()),
+            resource_version: None,
+        }),
         ..DeleteParams::default()
     };
     match node.pods(&resident.namespace).delete(&resident.name, &params).await {

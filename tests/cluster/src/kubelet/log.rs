@@ -54,7 +54,9 @@ impl Log {
         let line = format!("{:.9} {text}\n", Timestamp::now());
         let written = self.file.lock().write_all(line.as_bytes());
         match written {
-            Ok(()) => self.progress.send_modify(|progress| progress.bytes += line.len() as u64),
+            Ok(()) => self
+                .progress
+                .send_modify(|progress| progress.bytes += line.len() as u64),
             Err(error) => eprintln!("cannot write {}: {error}", self.path.display()),
         }
     }

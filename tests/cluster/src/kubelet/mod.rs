@@ -2,7 +2,7 @@
 //!
 //! Owns the Node and the Pods on it. Which program an image stands for is `image`; how a real one is kept apart is
 //! [`crate::sandbox`]; how an engine is played is [`crate::engine`]. Plays no more than the tests and the quick start need:
-//! `exec` and gRPC probes are refused, `preStop` is not run, security contexts and resource limits are not enforced, and volumes
+//! `exec` probes are refused, `preStop` is not run, security contexts and resource limits are not enforced, and volumes
 //! are not refreshed.
 
 mod addresses;
@@ -140,17 +140,23 @@ impl Kubelet {
             tasks: TaskTracker::new(),
             config,
         });
-        tokio::fs::create_dir_all(node.sandbox_root()).await.map_err(system("make the kubelet's folder"))?;
+        tokio::fs::create_dir_all(node.sandbox_root())
+            .await
+            .map_err(system("make the kubelet's folder"))?;
         let trust = &node.config;
         let acceptor = trust::server(&trust.serving_certificate, &trust.serving_key, &trust.client_ca)?;
-        let listener = server::bind(node.config.node_address).await.map_err(system("listen for log requests"))?;
+        let listener = server::bind(node.config.node_address)
+            .await
+            .map_err(system("listen for log requests"))?;
         node.tasks.spawn(server::serve(node.clone(), listener, acceptor));
         node::register(&client, &node.config.node_name, node.config.node_address, LOG_PORT).await?;
         let beat = node::heartbeat(client.clone(), node.config.node_name.clone());
         let stop = node.stop.clone();
-        node.tasks.spawn(async move { stop.run_until_cancelled_owned(beat).await });
+        node.tasks
+            .spawn(async move { stop.run_until_cancelled_owned(beat).await });
         let (stop, pods) = (node.stop.clone(), watch(node.clone()));
-        node.tasks.spawn(async move { stop.run_until_cancelled_owned(pods).await });
+        node.tasks
+            .spawn(async move { stop.run_until_cancelled_owned(pods).await });
         Ok(Self { node })
     }
 
@@ -188,7 +194,13 @@ impl Node {
     fn log(&self, resident: &Resident, container: &str, run: i32) -> io::Result<Log> {
         let path = resident.folder.join("logs").join(format!("{container}-{run}.log"));
         let log = Log::create(&path)?;
-        resident.inside.lock().logs.entry(container.to_owned()).or_default().push(log.clone());
+        resident
+            .inside
+            .lock()
+            .logs
+            .entry(container.to_owned())
+            .or_default()
+            .push(log.clone());
         Ok(log)
     }
 }

@@ -90,5 +90,8 @@ async fn beat(client: &Client, name: &str) -> kube::Result<()> {
         },
     });
     let leases = Api::<Lease>::namespaced(client.clone(), LEASES);
-    leases.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(lease)).await.map(drop)
+    leases
+        .patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(lease))
+        .await
+        .map(drop)
 }

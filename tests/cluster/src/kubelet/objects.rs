@@ -14,7 +14,11 @@ pub(super) enum ObjectError {
     #[error("{kind} {name:?} not found")]
     Absent { kind: &'static str, name: String },
     #[error("{kind} {name:?} has no key {key:?}")]
-    Key { kind: &'static str, name: String, key: String },
+    Key {
+        kind: &'static str,
+        name: String,
+        key: String,
+    },
     #[error("the API server did not answer")]
     Api(#[from] kube::Error),
 }
@@ -30,23 +34,34 @@ pub(super) struct Objects {
 
 impl Objects {
     pub(super) fn new(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned() }
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+        }
     }
 
     /// All entries of a Secret; none if it is absent and `optional`.
     pub(super) async fn secret(&self, name: &str, optional: bool) -> Result<Entries, ObjectError> {
-        let secret = Api::<Secret>::namespaced(self.client.clone(), &self.namespace).get_opt(name).await?;
+        let secret = Api::<Secret>::namespaced(self.client.clone(), &self.namespace)
+            .get_opt(name)
+            .await?;
         let data = present("Secret", name, secret, optional)?.and_then(|secret| secret.data);
         Ok(data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect())
     }
 
     /// All entries of a ConfigMap; none if it is absent and `optional`.
     pub(super) async fn config_map(&self, name: &str, optional: bool) -> Result<Entries, ObjectError> {
-        let map = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace).get_opt(name).await?;
+        let map = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace)
+            .get_opt(name)
+            .await?;
         let Some(map) = present("ConfigMap", name, map, optional)? else {
             return Ok(Vec::new());
         };
-        let text = map.data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes()));
+        let text = map
+            .data
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key, value.into_bytes()));
         let binary = map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0));
         Ok(text.chain(binary).collect())
     }
@@ -62,13 +77,22 @@ impl Objects {
     ) -> Result<Option<Vec<u8>>, ObjectError> {
         let found = entries.into_iter().find(|(k, _)| k == key).map(|(_, value)| value);
         if found.is_none() && !optional {
-            return Err(ObjectError::Key { kind, name: name.to_owned(), key: key.to_owned() });
+            return Err(ObjectError::Key {
+                kind,
+                name: name.to_owned(),
+                key: key.to_owned(),
+            });
         }
         Ok(found)
     }
 
     /// A token of the Pod's service account, bound to the Pod.
-    pub(super) async fn token(&self, pod: &Pod, audience: Option<&str>, seconds: Option<i64>) -> Result<String, ObjectError> {
+    pub(super) async fn token(
+        &self,
+        pod: &Pod,
+        audience: Option<&str>,
+        seconds: Option<i64>,
+    ) -> Result<String, ObjectError> {
         let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
         let account = account.unwrap_or_else(|| "default".to_owned());
         let request = TokenRequest {
@@ -85,14 +109,19 @@ impl Objects {
             ..TokenRequest::default()
         };
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
-        let answer = accounts.create_token_request(&account, &PostParams::default(), &request).await?;
+        let answer = accounts
+            .create_token_request(&account, &PostParams::default(), &request)
+            .await?;
         Ok(answer.status.map(|status| status.token).unwrap_or_default())
     }
 }
 
 fn present<T>(kind: &'static str, name: &str, object: Option<T>, optional: bool) -> Result<Option<T>, ObjectError> {
     if object.is_none() && !optional {
-        return Err(ObjectError::Absent { kind, name: name.to_owned() });
+        return Err(ObjectError::Absent {
+            kind,
+            name: name.to_owned(),
+        });
     }
     Ok(object)
 }

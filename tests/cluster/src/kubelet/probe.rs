@@ -2,7 +2,7 @@
 //!
 //! Owns when a container counts as started, ready and alive. One thing differs from a real kubelet: until a probe has succeeded
 //! once it is repeated quickly, so that a test does not wait a whole period for a program that takes a moment to listen. How long
-//! a start may take (`failureThreshold` × `periodSeconds`) stays.
+//! a start may take (`failureThreshold` × `periodSeconds`) stays. A gRPC probe is a connection without a call: only stubs have one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -42,10 +42,14 @@ const SUCCESSES: i32 = 1;
 
 /// Why a container's probes cannot be played; `None` if they can.
 pub(super) fn refusal(container: &Container) -> Option<String> {
-    let probes = [&container.startup_probe, &container.readiness_probe, &container.liveness_probe];
-    let played = |probe: &Probe| probe.http_get.is_some() || probe.tcp_socket.is_some();
-    let refused = probes.into_iter().flatten().any(|probe| !played(probe));
-    refused.then(|| format!("container {:?}: only httpGet and tcpSocket probes are played here", container.name))
+    let probes = [
+        &container.startup_probe,
+        &container.readiness_probe,
+        &container.liveness_probe,
+    ];
+    let played = |probe: &Probe| probe.exec.is_none();
+    let refused = !probes.into_iter().flatten().all(played);
+    refused.then(|| format!("container {:?}: exec probes are not played here", container.name))
 }
 
 /// Calls the container's probes until the receiver is gone or the container unhealthy. While `frozen`, nothing is called.
@@ -55,7 +59,11 @@ pub(super) async fn watch(
     frozen: watch::Receiver<bool>,
     events: mpsc::UnboundedSender<Event>,
 ) {
-    let caller = Caller { container: &container, address, frozen };
+    let caller = Caller {
+        container: &container,
+        address,
+        frozen,
+    };
     if let Some(probe) = &container.startup_probe {
         let attempts = u32::try_from(probe.failure_threshold.unwrap_or(FAILURES)).unwrap_or(1);
         let limit = seconds(probe.period_seconds, PERIOD) * attempts;
@@ -130,7 +138,11 @@ impl Caller<'_> {
         loop {
             sleep(seconds(probe.period_seconds, PERIOD)).await;
             let outcome = self.call(probe).await;
-            left = if outcome.is_ok() == now { threshold.max(1) } else { left - 1 };
+            left = if outcome.is_ok() == now {
+                threshold.max(1)
+            } else {
+                left - 1
+            };
             if left == 0 {
                 return outcome.err().unwrap_or_default();
             }
@@ -146,9 +158,15 @@ impl Caller<'_> {
     }
 
     async fn call_once(&self, probe: &Probe) -> Result<(), String> {
-        if let Some(socket) = &probe.tcp_socket {
-            let target = self.target(socket.host.as_deref(), &socket.port)?;
-            return TcpStream::connect(target).await.map(drop).map_err(|e| format!("{target}: {e}"));
+        let grpc = probe.grpc.as_ref().map(|grpc| (None, IntOrString::Int(grpc.port)));
+        let tcp = probe
+            .tcp_socket
+            .as_ref()
+            .map(|tcp| (tcp.host.as_deref(), tcp.port.clone()));
+        if let Some((host, port)) = tcp.or(grpc) {
+            let target = self.target(host, &port)?;
+            let connected = TcpStream::connect(target).await;
+            return connected.map(drop).map_err(|e| format!("{target}: {e}"));
         }
         let Some(get) = &probe.http_get else {
             return Err("not a probe that is played here".to_owned());
@@ -164,7 +182,10 @@ impl Caller<'_> {
         let request = request.body(Empty::<Bytes>::new()).map_err(|e| e.to_string())?;
         let stream = TcpStream::connect(target).await.map_err(|e| format!("{target}: {e}"))?;
         let status = if get.scheme.as_deref() == Some("HTTPS") {
-            let stream = blind_client().connect(target.ip().into(), stream).await.map_err(|e| format!("{target}: {e}"))?;
+            let stream = blind_client()
+                .connect(target.ip().into(), stream)
+                .await
+                .map_err(|e| format!("{target}: {e}"))?;
             status(TokioIo::new(stream), request).await
         } else {
             status(TokioIo::new(stream), request).await
@@ -188,7 +209,8 @@ impl Caller<'_> {
                 named.and_then(|port| u16::try_from(port.container_port).ok())
             }
         };
-        port.map(|port| SocketAddr::new(host, port)).ok_or_else(|| format!("the container has no port {port:?}"))
+        port.map(|port| SocketAddr::new(host, port))
+            .ok_or_else(|| format!("the container has no port {port:?}"))
     }
 }
 

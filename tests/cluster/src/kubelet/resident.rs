@@ -114,7 +114,10 @@ impl Resident {
     }
 
     pub(super) fn addresses(&self, node: &Node) -> Addresses {
-        Addresses { pod: self.address.into(), host: node.config.node_address }
+        Addresses {
+            pod: self.address.into(),
+            host: node.config.node_address,
+        }
     }
 
     /// Time between SIGTERM and SIGKILL.
@@ -162,12 +165,20 @@ impl Resident {
     /// Gives a container an order; `false` if there is no such container or it has ended for good.
     pub(super) fn order(&self, container: &str, order: Order) -> bool {
         let inside = self.inside.lock();
-        inside.orders.get(container).is_some_and(|sender| sender.send(order).is_ok())
+        inside
+            .orders
+            .get(container)
+            .is_some_and(|sender| sender.send(order).is_ok())
     }
 
     /// The engine of a container, made on its first run.
     pub(super) fn engine(&self, container: &str, make: impl FnOnce() -> Engine) -> Engine {
-        self.inside.lock().engines.entry(container.to_owned()).or_insert_with(make).clone()
+        self.inside
+            .lock()
+            .engines
+            .entry(container.to_owned())
+            .or_insert_with(make)
+            .clone()
     }
 
     /// All engines, by container.
@@ -185,11 +196,19 @@ impl Resident {
             KUBERNETES.ip(),
         );
         for alias in pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten()) {
-            text += &format!("{} {}\n", alias.ip, alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
+            text += &format!(
+                "{} {}\n",
+                alias.ip,
+                alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join(" ")
+            );
         }
         let source = self.folder.join("hosts");
         tokio::fs::write(&source, text).await?;
-        Ok(Mount { source, target: "/etc/hosts".into(), read_only: false })
+        Ok(Mount {
+            source,
+            target: "/etc/hosts".into(),
+            read_only: false,
+        })
     }
 
     /// Ends the containers within `grace`, or the Pod's own.

@@ -19,11 +19,12 @@ use jiff::Timestamp;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::Node;
-use super::log::Log;
+use super::log::{Log, Progress};
 
 /// The port that the Node declares, as every kubelet's.
 pub const LOG_PORT: u16 = 10250;
@@ -59,13 +60,18 @@ async fn connection(node: Arc<Node>, stream: TcpStream, acceptor: TlsAcceptor) {
         let node = node.clone();
         async move { Ok::<_, Infallible>(answer(&node, &request)) }
     });
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Body> {
     let path: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
     let ["containerLogs", namespace, pod, container] = path.as_slice() else {
-        return text(StatusCode::NOT_FOUND, "this kubelet serves /containerLogs/<namespace>/<pod>/<container> alone\n".to_owned());
+        return text(
+            StatusCode::NOT_FOUND,
+            "this kubelet serves /containerLogs/<namespace>/<pod>/<container> alone\n".to_owned(),
+        );
     };
     let Some(resident) = node.find(namespace, pod) else {
         return text(StatusCode::NOT_FOUND, format!("pod {pod:?} is not on this Node\n"));
@@ -73,13 +79,21 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Body> {
     let wanted = Wanted::read(request.uri().query().unwrap_or_default());
     let inside = resident.inside.lock();
     let runs = inside.logs.get(*container).map(Vec::as_slice).unwrap_or_default();
-    let log = if wanted.previous { runs.iter().rev().nth(1) } else { runs.last() };
+    let log = if wanted.previous {
+        runs.iter().rev().nth(1)
+    } else {
+        runs.last()
+    };
     match log {
         Some(log) => stream_log(log.clone(), wanted),
-        None if wanted.previous => {
-            text(StatusCode::BAD_REQUEST, format!("previous terminated container {container:?} in pod {pod:?} not found\n"))
-        }
-        None => text(StatusCode::NOT_FOUND, format!("container {container:?} of pod {pod:?} has not been started\n")),
+        None if wanted.previous => text(
+            StatusCode::BAD_REQUEST,
+            format!("previous terminated container {container:?} in pod {pod:?} not found\n"),
+        ),
+        None => text(
+            StatusCode::NOT_FOUND,
+            format!("container {container:?} of pod {pod:?} has not been started\n"),
+        ),
     }
 }
 
@@ -104,8 +118,13 @@ impl Wanted {
     fn read(query: &str) -> Self {
         let options: HashMap<&str, &str> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
         let is = |name: &str| options.get(name).is_some_and(|value| *value == "true" || *value == "1");
-        let seconds = options.get("sinceSeconds").and_then(|s| s.parse().ok()).map(Duration::from_secs);
-        let time = options.get("sinceTime").and_then(|time| time.replace("%3A", ":").parse().ok());
+        let seconds = options
+            .get("sinceSeconds")
+            .and_then(|s| s.parse().ok())
+            .map(Duration::from_secs);
+        let time = options
+            .get("sinceTime")
+            .and_then(|time| time.replace("%3A", ":").parse().ok());
         Self {
             follow: is("follow"),
             previous: is("previous"),
@@ -123,7 +142,10 @@ impl Wanted {
             _ => true,
         };
         let kept: Vec<&str> = lines.lines().filter(late).collect();
-        let skip = self.tail.filter(|_| first).map_or(0, |tail| kept.len().saturating_sub(tail));
+        let skip = self
+            .tail
+            .filter(|_| first)
+            .map_or(0, |tail| kept.len().saturating_sub(tail));
         let mut selected = String::new();
         for line in &kept[skip..] {
             let bare = line.split_once(' ').map_or(*line, |(_, rest)| rest);
@@ -136,30 +158,56 @@ impl Wanted {
 
 /// The log's lines now and, where wanted, those to come until the run ends.
 fn stream_log(log: Log, wanted: Wanted) -> Response<Body> {
-    let left = wanted.limit.unwrap_or(usize::MAX);
-    let pieces = stream::unfold((log, wanted, 0_u64, left, false), |(log, wanted, from, left, done)| async move {
-        if done || left == 0 {
-            return None;
-        }
-        let mut progress = log.progress();
-        let now = if wanted.follow {
-            *progress.wait_for(|now| now.bytes > from || now.closed || from == 0).await.ok()?
-        } else {
-            *progress.borrow()
-        };
-        let lines = read(&log, from, now.bytes).await.ok()?;
-        let mut selected = wanted.select(&lines, from == 0);
-        if selected.len() > left {
-            let end = (0..=left).rev().find(|at| selected.is_char_boundary(*at)).unwrap_or(0);
-            selected.truncate(end);
-        }
-        let left = left - selected.len();
-        let ended = !wanted.follow || (now.closed && progress.borrow().bytes == now.bytes);
-        // An empty log that is followed must not be read from its beginning for ever.
-        let from = now.bytes.max(1).min(now.bytes.max(from.max(u64::from(now.bytes == 0))));
-        Some((Ok(Frame::data(Bytes::from(selected))), (log, wanted, from, left, ended)))
+    let reading = Reading {
+        progress: log.progress(),
+        left: wanted.limit.unwrap_or(usize::MAX),
+        log,
+        wanted,
+        from: None,
+        ended: false,
+    };
+    let pieces = stream::unfold(reading, |mut reading| async {
+        let piece = reading.next().await?;
+        Some((Ok(Frame::data(piece)), reading))
     });
     Response::new(BodyExt::boxed_unsync(StreamBody::new(pieces)))
+}
+
+/// How far a client has read.
+struct Reading {
+    log: Log,
+    progress: watch::Receiver<Progress>,
+    wanted: Wanted,
+    /// The first byte that was not read yet; nothing was, in the beginning.
+    from: Option<u64>,
+    left: usize,
+    ended: bool,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.ended || self.left == 0 {
+            return None;
+        }
+        let now = match self.from {
+            None => *self.progress.borrow(),
+            Some(from) => {
+                let more = self.progress.wait_for(|now| now.bytes > from || now.closed);
+                *more.await.ok()?
+            }
+        };
+        self.ended = !self.wanted.follow || now.closed;
+        let lines = read(&self.log, self.from.unwrap_or(0), now.bytes).await.ok()?;
+        let mut selected = self.wanted.select(&lines, self.from.is_none());
+        self.from = Some(now.bytes);
+        if selected.len() > self.left {
+            let end = (0..=self.left).rev().find(|at| selected.is_char_boundary(*at));
+            selected.truncate(end.unwrap_or(0));
+            self.ended = true;
+        }
+        self.left -= selected.len();
+        Some(Bytes::from(selected))
+    }
 }
 
 async fn read(log: &Log, from: u64, to: u64) -> io::Result<String> {
@@ -180,7 +228,10 @@ mod tests {
         let select = |query: &str| Wanted::read(query).select(lines, true);
         assert_eq!(select(""), "one\ntwo words\nthree\n");
         assert_eq!(select("tailLines=1"), "three\n");
-        assert_eq!(select("tailLines=1&timestamps=true"), "2026-01-01T00:00:02.000000000Z three\n");
+        assert_eq!(
+            select("tailLines=1&timestamps=true"),
+            "2026-01-01T00:00:02.000000000Z three\n"
+        );
         assert_eq!(select("sinceTime=2026-01-01T00%3A00%3A01Z"), "two words\nthree\n");
         assert_eq!(select("tailLines=0&follow=true"), "");
     }

@@ -57,8 +57,13 @@ pub(super) async fn write(node: &Node, resident: &Resident, written: &mut Value)
         return Ok(());
     }
     let patch = json!({"metadata": {"uid": resident.uid}, "status": status});
-    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    node.pods(&resident.namespace).patch_status(&resident.name, &params, &Patch::Merge(patch)).await?;
+    let params = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    node.pods(&resident.namespace)
+        .patch_status(&resident.name, &params, &Patch::Merge(patch))
+        .await?;
     *written = status;
     Ok(())
 }
@@ -72,11 +77,19 @@ fn build(node: &Node, resident: &Resident, inside: &mut Inside) -> Value {
     let over = matches!(phase, "Failed" | "Succeeded");
     let ready_now = |report: &Report| report.ready && !held && !over;
     let mains: Vec<Report> = spec.containers.iter().map(report).collect();
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let all_ready = mains.iter().chain(&sidecars.map(report).collect::<Vec<_>>()).all(ready_now);
+    let sidecars = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let all_ready = mains
+        .iter()
+        .chain(&sidecars.map(report).collect::<Vec<_>>())
+        .all(ready_now);
     let address = inside.reported.unwrap_or(Some(resident.address));
     let statuses = |containers: &[Container]| -> Vec<Value> {
-        let status = |container: &Container| container_status(container, &report(container), ready_now(&report(container)));
+        let status =
+            |container: &Container| container_status(container, &report(container), ready_now(&report(container)));
         containers.iter().map(status).collect()
     };
     let main_statuses = statuses(&spec.containers);
@@ -84,7 +97,11 @@ fn build(node: &Node, resident: &Resident, inside: &mut Inside) -> Value {
     let not_ready = if over { "PodFailed" } else { "ContainersNotReady" };
     let conditions = [
         ("PodReadyToStartContainers", !over, None),
-        ("Initialized", inside.initialized || over, Some("ContainersNotInitialized")),
+        (
+            "Initialized",
+            inside.initialized || over,
+            Some("ContainersNotInitialized"),
+        ),
         ("Ready", all_ready && gates(&pod), Some(not_ready)),
         ("ContainersReady", all_ready, Some(not_ready)),
         ("PodScheduled", true, None),
@@ -117,7 +134,11 @@ fn phase(pod: &Pod, inside: &Inside) -> &'static str {
         Some(State::Terminated(ended)) => Some(ended.code),
         _ => None,
     };
-    let ordinary = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() != Some("Always"));
+    let ordinary = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .filter(|c| c.restart_policy.as_deref() != Some("Always"));
     if policy == "Never" && ordinary.filter_map(code).any(|code| code != 0) {
         return "Failed";
     }
@@ -137,7 +158,11 @@ fn phase(pod: &Pod, inside: &Inside) -> &'static str {
         let report = inside.containers.get(&container.name);
         report.is_some_and(|r| r.last.is_some() || !matches!(r.state, State::Waiting { .. }))
     };
-    if spec.containers.iter().all(begun) { "Running" } else { "Pending" }
+    if spec.containers.iter().all(begun) {
+        "Running"
+    } else {
+        "Pending"
+    }
 }
 
 fn gates(pod: &Pod) -> bool {
@@ -151,13 +176,20 @@ fn gates(pod: &Pod) -> bool {
 
 /// The Pod's conditions: ours as they are now, with the time of their last change, and everybody else's untouched.
 fn transition(pod: &Pod, inside: &mut Inside, now: &[(&str, bool, Option<&str>)]) -> Vec<PodCondition> {
-    let seen: Vec<PodCondition> = pod.status.iter().flat_map(|status| status.conditions.iter().flatten()).cloned().collect();
+    let seen: Vec<PodCondition> = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .cloned()
+        .collect();
     let ours = |kind: &str| now.iter().any(|(name, ..)| *name == kind);
     let before = std::mem::take(&mut inside.conditions);
     let known = |kind: &str| before.iter().chain(&seen).find(|c| c.type_ == kind);
     let conditions = now.iter().map(|(kind, holds, reason)| {
         let status = if *holds { "True" } else { "False" };
-        let unchanged = known(kind).filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+        let unchanged = known(kind)
+            .filter(|c| c.status == status)
+            .and_then(|c| c.last_transition_time.clone());
         PodCondition {
             type_: (*kind).to_owned(),
             status: status.to_owned(),

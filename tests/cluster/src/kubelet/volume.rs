@@ -30,12 +30,23 @@ pub(super) struct Volumes {
 
 impl Volumes {
     /// Makes every volume of the Pod.
-    pub(super) async fn make(folder: PathBuf, pod: &Pod, addresses: Addresses, objects: &Objects) -> Result<Self, VolumeError> {
+    pub(super) async fn make(
+        folder: PathBuf,
+        pod: &Pod,
+        addresses: Addresses,
+        objects: &Objects,
+    ) -> Result<Self, VolumeError> {
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let files = files(volume, pod, addresses, objects).await;
-            let files = files.map_err(|source| VolumeError::Content { volume: volume.name.clone(), source })?;
+            let files = files.map_err(|source| VolumeError::Content {
+                volume: volume.name.clone(),
+                source,
+            })?;
             let written = write(&folder.join(&volume.name), &files).await;
-            written.map_err(|source| VolumeError::Write { volume: volume.name.clone(), source })?;
+            written.map_err(|source| VolumeError::Write {
+                volume: volume.name.clone(),
+                source,
+            })?;
         }
         Ok(Self { folder })
     }
@@ -72,7 +83,11 @@ impl Volumes {
         let under = mounts.filter_map(|mount| Some((mount, path.strip_prefix(&mount.mount_path).ok()?)));
         let (mount, rest) = under.max_by_key(|(mount, _)| mount.mount_path.len())?;
         let source = self.source(&mount.name, mount.sub_path.as_deref());
-        Some(if rest.as_os_str().is_empty() { source } else { source.join(rest) })
+        Some(if rest.as_os_str().is_empty() {
+            source
+        } else {
+            source.join(rest)
+        })
     }
 }
 
@@ -81,34 +96,64 @@ type Files = BTreeMap<String, Vec<u8>>;
 async fn files(volume: &Volume, pod: &Pod, addresses: Addresses, objects: &Objects) -> Result<Files, EnvironmentError> {
     let mut files = Files::new();
     if let Some(secret) = &volume.secret {
-        let (name, optional) = (secret.secret_name.clone().unwrap_or_default(), secret.optional.unwrap_or(false));
+        let (name, optional) = (
+            secret.secret_name.clone().unwrap_or_default(),
+            secret.optional.unwrap_or(false),
+        );
         let entries = objects.secret(&name, optional).await?;
         select(&mut files, "Secret", &name, entries, secret.items.as_deref(), optional)?;
     }
     if let Some(map) = &volume.config_map {
         let optional = map.optional.unwrap_or(false);
         let entries = objects.config_map(&map.name, optional).await?;
-        select(&mut files, "ConfigMap", &map.name, entries, map.items.as_deref(), optional)?;
+        select(
+            &mut files,
+            "ConfigMap",
+            &map.name,
+            entries,
+            map.items.as_deref(),
+            optional,
+        )?;
     }
     if let Some(downward) = &volume.downward_api {
         tell(&mut files, downward.items.as_deref(), pod, addresses)?;
     }
-    for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+    for source in volume
+        .projected
+        .iter()
+        .flat_map(|projected| projected.sources.iter().flatten())
+    {
         if let Some(secret) = &source.secret {
             let optional = secret.optional.unwrap_or(false);
             let entries = objects.secret(&secret.name, optional).await?;
-            select(&mut files, "Secret", &secret.name, entries, secret.items.as_deref(), optional)?;
+            select(
+                &mut files,
+                "Secret",
+                &secret.name,
+                entries,
+                secret.items.as_deref(),
+                optional,
+            )?;
         }
         if let Some(map) = &source.config_map {
             let optional = map.optional.unwrap_or(false);
             let entries = objects.config_map(&map.name, optional).await?;
-            select(&mut files, "ConfigMap", &map.name, entries, map.items.as_deref(), optional)?;
+            select(
+                &mut files,
+                "ConfigMap",
+                &map.name,
+                entries,
+                map.items.as_deref(),
+                optional,
+            )?;
         }
         if let Some(downward) = &source.downward_api {
             tell(&mut files, downward.items.as_deref(), pod, addresses)?;
         }
         if let Some(token) = &source.service_account_token {
-            let text = objects.token(pod, token.audience.as_deref(), token.expiration_seconds).await?;
+            let text = objects
+                .token(pod, token.audience.as_deref(), token.expiration_seconds)
+                .await?;
             files.insert(token.path.clone(), text.into_bytes());
         }
     }
@@ -134,7 +179,13 @@ fn select(
                 files.insert(item.path.clone(), value.clone());
             }
             None if optional => {}
-            None => return Err(ObjectError::Key { kind, name: name.to_owned(), key: item.key.clone() }),
+            None => {
+                return Err(ObjectError::Key {
+                    kind,
+                    name: name.to_owned(),
+                    key: item.key.clone(),
+                });
+            }
         }
     }
     Ok(())
@@ -200,7 +251,11 @@ mod tests {
             ("/etc/one.yaml", Some("/v/map/one.yaml")),
             ("/usr/x", None),
         ] {
-            assert_eq!(volumes.find(&container, Path::new(path)), expected.map(PathBuf::from), "{path}");
+            assert_eq!(
+                volumes.find(&container, Path::new(path)),
+                expected.map(PathBuf::from),
+                "{path}"
+            );
         }
     }
 }

@@ -136,7 +136,10 @@ impl Sandbox {
             return Err(io::Error::other("the process has no pipes").into());
         };
         let mut stdout = BufReader::new(stdout);
-        let errand = Errand { plan, interface: interface.clone() };
+        let errand = Errand {
+            plan,
+            interface: interface.clone(),
+        };
         let mut line = serde_json::to_string(&errand).map_err(io::Error::from)?;
         line.push('\n');
         stdin.write_all(line.as_bytes()).await?;
@@ -161,7 +164,11 @@ impl Sandbox {
         };
         let pid = Pid::from_raw(pid);
         // A process that has ended meanwhile is what was wanted.
-        let _ = if signal == Signal::SIGKILL { killpg(pid, signal) } else { kill(pid, signal) };
+        let _ = if signal == Signal::SIGKILL {
+            killpg(pid, signal)
+        } else {
+            kill(pid, signal)
+        };
     }
 }
 
@@ -204,9 +211,16 @@ fn become_program() -> Result<Infallible, SandboxError> {
     let program = root::host_path(&plan.program);
     say(READY)?;
     let mut command = std::process::Command::new(&program);
-    command.args(&plan.arguments).env_clear().envs(plan.environment).stdin(Stdio::null());
+    command
+        .args(&plan.arguments)
+        .env_clear()
+        .envs(plan.environment)
+        .stdin(Stdio::null());
     let source = command.exec();
-    Err(SandboxError::File { action: format!("start {}", plan.program.display()), source })
+    Err(SandboxError::File {
+        action: format!("start {}", plan.program.display()),
+        source,
+    })
 }
 
 fn say(word: &str) -> io::Result<()> {

@@ -40,7 +40,11 @@ impl Gateway {
     pub(crate) fn open(node: Ipv4Addr) -> io::Result<Self> {
         let (connection, handle, _) = new_connection()?;
         tokio::spawn(connection);
-        Ok(Self { handle, node, made: AtomicU64::new(0) })
+        Ok(Self {
+            handle,
+            node,
+            made: AtomicU64::new(0),
+        })
     }
 
     /// A name that no interface had yet.
@@ -51,14 +55,29 @@ impl Gateway {
     /// Makes a pair, gives one end to the process `pid`, and routes `address` to it.
     pub(super) async fn connect(&self, interface: &str, pid: u32, address: Ipv4Addr) -> Result<Link, rtnetlink::Error> {
         let here = format!("{interface}-veth");
-        self.handle.link().add(LinkVeth::new(&here, interface).build()).execute().await?;
+        self.handle
+            .link()
+            .add(LinkVeth::new(&here, interface).build())
+            .execute()
+            .await?;
         let index = index(&self.handle, &here).await?;
-        let link = Link { handle: self.handle.clone(), index };
+        let link = Link {
+            handle: self.handle.clone(),
+            index,
+        };
         let finished = async {
             let there = LinkUnspec::new_with_name(interface).setns_by_pid(pid).build();
             self.handle.link().set(there).execute().await?;
-            self.handle.address().add(index, GATEWAY.into(), HOST_PREFIX).execute().await?;
-            self.handle.link().set(LinkUnspec::new_with_index(index).up().build()).execute().await?;
+            self.handle
+                .address()
+                .add(index, GATEWAY.into(), HOST_PREFIX)
+                .execute()
+                .await?;
+            self.handle
+                .link()
+                .set(LinkUnspec::new_with_index(index).up().build())
+                .execute()
+                .await?;
             // In the local table, where the whole Pod range is: there the longer prefix wins.
             let route = RouteMessageBuilder::<Ipv4Addr>::new()
                 .destination_prefix(address, HOST_PREFIX)
@@ -95,7 +114,11 @@ pub(super) fn set_up(interface: &str, address: Ipv4Addr) -> Result<(), SandboxEr
         tokio::spawn(connection);
         let own = index(&handle, interface).await?;
         for up in [LOOPBACK, own] {
-            handle.link().set(LinkUnspec::new_with_index(up).up().build()).execute().await?;
+            handle
+                .link()
+                .set(LinkUnspec::new_with_index(up).up().build())
+                .execute()
+                .await?;
         }
         handle.address().add(own, address.into(), HOST_PREFIX).execute().await?;
         let gateway = RouteMessageBuilder::<Ipv4Addr>::new()
@@ -104,7 +127,10 @@ pub(super) fn set_up(interface: &str, address: Ipv4Addr) -> Result<(), SandboxEr
             .scope(RouteScope::Link)
             .build();
         handle.route().add(gateway).execute().await?;
-        let out = RouteMessageBuilder::<Ipv4Addr>::new().gateway(GATEWAY).output_interface(own).build();
+        let out = RouteMessageBuilder::<Ipv4Addr>::new()
+            .gateway(GATEWAY)
+            .output_interface(own)
+            .build();
         handle.route().add(out).execute().await?;
         Ok(())
     })

@@ -60,11 +60,20 @@ enum Owner {
 
 impl Root {
     fn new(path: &Path) -> Result<Self, SandboxError> {
-        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-            .map_err(kernel("keep mounts to itself"))?;
+        mount(
+            None::<&str>,
+            "/",
+            None::<&str>,
+            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+            None::<&str>,
+        )
+        .map_err(kernel("keep mounts to itself"))?;
         let machine = entries(Path::new("/"))?;
         tmpfs(path)?;
-        let mut root = Self { path: path.to_owned(), owners: HashMap::from([(path.to_owned(), Owner::Sandbox)]) };
+        let mut root = Self {
+            path: path.to_owned(),
+            owners: HashMap::from([(path.to_owned(), Owner::Sandbox)]),
+        };
         root.bind_folder(Path::new("/"), &path.join(HOST.trim_start_matches('/')))?;
         for entry in machine {
             let inside = path.join(&entry.name);
@@ -176,7 +185,10 @@ impl Root {
         if owner == Some(&Owner::Sandbox) {
             return Ok(());
         }
-        let machine = self.path.join(HOST.trim_start_matches('/')).join(folder.strip_prefix(&self.path).unwrap_or(folder));
+        let machine = self
+            .path
+            .join(HOST.trim_start_matches('/'))
+            .join(folder.strip_prefix(&self.path).unwrap_or(folder));
         let before = entries(&machine)?;
         tmpfs(folder)?;
         self.owners.insert(folder.to_owned(), Owner::Sandbox);
@@ -186,7 +198,10 @@ impl Root {
                 Some(to) => link(&to, &inside)?,
                 None if entry.folder => self.bind_folder(&from, &inside)?,
                 // Links cost nothing, and a folder such as /etc has many files.
-                None => link(&Path::new("/").join(from.strip_prefix(&self.path).unwrap_or(&from)), &inside)?,
+                None => link(
+                    &Path::new("/").join(from.strip_prefix(&self.path).unwrap_or(&from)),
+                    &inside,
+                )?,
             }
         }
         Ok(())
@@ -205,8 +220,16 @@ fn entries(folder: &Path) -> Result<Vec<Entry>, SandboxError> {
     for entry in fs::read_dir(folder).map_err(fail())? {
         let entry = entry.map_err(fail())?;
         let kind = entry.file_type().map_err(fail())?;
-        let link = if kind.is_symlink() { Some(fs::read_link(entry.path()).map_err(fail())?) } else { None };
-        entries.push(Entry { name: entry.file_name(), folder: kind.is_dir(), link });
+        let link = if kind.is_symlink() {
+            Some(fs::read_link(entry.path()).map_err(fail())?)
+        } else {
+            None
+        };
+        entries.push(Entry {
+            name: entry.file_name(),
+            folder: kind.is_dir(),
+            link,
+        });
     }
     Ok(entries)
 }
@@ -225,8 +248,14 @@ fn tmpfs(at: &Path) -> Result<(), SandboxError> {
 }
 
 fn bind(source: &Path, target: &Path) -> Result<(), SandboxError> {
-    mount(Some(source), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-        .map_err(kernel(format!("mount {} at {}", source.display(), target.display())))
+    mount(
+        Some(source),
+        target,
+        None::<&str>,
+        MsFlags::MS_BIND | MsFlags::MS_REC,
+        None::<&str>,
+    )
+    .map_err(kernel(format!("mount {} at {}", source.display(), target.display())))
 }
 
 /// Flags that a mount has from outside a user namespace are locked: a remount must repeat them.

@@ -1,0 +1,189 @@
+//! The controller: keeps the cluster as each ModelDeployment says.
+//!
+//! ```text
+//! dereference   what lives for it               from the cache, no client
+//! validate      the spec becomes a plan         pure; or one sentence that says why not
+//! apply         the cluster becomes the plan    client, for what differs
+//! report        status and Events               client, for what changed
+//! ```
+//!
+//! Every replica of the operator runs the watches ([`watch`]); only the leader reconciles ([`Controller::run`]). A pass that finds
+//! nothing to do makes no API call.
+
+mod apply;
+mod cache;
+mod dereference;
+mod drift;
+mod events;
+mod memory;
+mod refused;
+mod report;
+mod rollout;
+mod status;
+mod trouble;
+mod validate;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::controller::{Action, Config, applier};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Client, Resource, ResourceExt};
+use model_deployment::index::Index;
+use model_deployment::pod::labels;
+use model_deployment::render::Defaults;
+use model_deployment_crds::ModelDeployment;
+use thiserror::Error;
+use tokio::sync::broadcast::error::RecvError;
+
+use self::apply::{Applier, Outcome};
+use self::cache::{Cache, Signal};
+use self::memory::Memories;
+use self::refused::Blocked;
+
+/// The field manager of every write.
+pub const FIELD_MANAGER: &str = labels::OPERATOR;
+/// ModelDeployments that are reconciled at once: their calls are bounded each, and together stay polite to the API server.
+const RECONCILES_AT_ONCE: u16 = 8;
+/// The longest pause after a failure that may pass by itself.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause after a refusal that lasts until somebody does something: a quota, a right, a foreign object.
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
+
+/// What an installation decides.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Images that a spec leaves to the operator.
+    pub defaults: Defaults,
+    /// Replicas of one role that a rollout may take away at a time; at least 1.
+    pub max_unavailable: u32,
+    /// Name of this Pod, for Events.
+    pub pod_name: String,
+}
+
+/// Keeps the cluster as each ModelDeployment says.
+pub struct Controller {
+    client: Client,
+    cache: Arc<Cache>,
+    memories: Arc<Memories>,
+    options: Options,
+}
+
+/// Why a pass is repeated later.
+#[derive(Debug, Error)]
+enum PassError {
+    /// The plan was not carried out whole.
+    #[error(transparent)]
+    Blocked(Blocked),
+    /// The status could not be written.
+    #[error("cannot write the status")]
+    Status(#[source] kube::Error),
+}
+
+/// A controller, and the future that keeps it and `index` current: to be polled by every replica, for as long as it runs.
+pub fn watch(client: Client, index: Arc<Index>, options: Options) -> (Arc<Controller>, impl Future<Output = ()> + Send) {
+    let memories = Arc::new(Memories::default());
+    let (cache, watches) = cache::watch(client.clone(), index, memories.clone());
+    (Arc::new(Controller { client, cache, memories, options }), watches)
+}
+
+impl Controller {
+    /// Reconciles until dropped. At most one replica may do so at a time.
+    pub async fn run(self: Arc<Self>) {
+        // Whoever led before may have written since.
+        self.memories.clear();
+        self.cache.listed().await;
+        let config = Config::default().concurrency(RECONCILES_AT_ONCE);
+        let store = self.cache.model_deployments.clone();
+        let passes = applier(
+            |object, controller: Arc<Self>| Box::pin(async move { controller.pass(&object).await }),
+            |object, error: &PassError, controller: Arc<Self>| controller.retry(&object, error),
+            self.clone(),
+            store,
+            self.signals(),
+            config,
+        );
+        passes.for_each(|_| async {}).await;
+    }
+
+    /// Every ModelDeployment once, then each that something happens to.
+    fn signals(&self) -> impl futures::Stream<Item = Result<Signal, Infallible>> + use<> {
+        let store = self.cache.model_deployments.clone();
+        let all = move || store.state().iter().map(|object| ObjectRef::from_obj(object.as_ref())).collect::<VecDeque<_>>();
+        let signals = self.cache.subscribe();
+        stream::unfold((all(), signals, all), |(mut pending, mut signals, all)| async move {
+            loop {
+                if let Some(next) = pending.pop_front() {
+                    return Some((Ok(next), (pending, signals, all)));
+                }
+                match signals.recv().await {
+                    Ok(signal) => pending.push_back(signal),
+                    Err(RecvError::Lagged(_)) => pending = all(),
+                    Err(RecvError::Closed) => return None,
+                }
+            }
+        })
+    }
+
+    /// One pass over one ModelDeployment.
+    async fn pass(&self, object: &ModelDeployment) -> Result<Action, PassError> {
+        let memory = self.memories.of(&object.uid().unwrap_or_default());
+        let now = Timestamp::now();
+        let live = dereference::dereference(&self.cache, object);
+        let sorted = dereference::sort(object, &live, &memory.lock());
+        let wanted = validate::validate(object, &self.options.defaults).map_err(|refusal| refusal.to_string());
+        let outcome = match &wanted {
+            Ok(wanted) if object.meta().deletion_timestamp.is_none() => {
+                let applier = Applier::new(&self.client, &self.cache, object, &memory);
+                applier.apply(wanted, &live, &sorted, self.options.max_unavailable).await
+            }
+            _ => Outcome::default(),
+        };
+
+        let previous = report::last_written(object, &memory.lock());
+        let seen = report::seen(object, &wanted, &live, &sorted, &outcome, now);
+        let status = status::status(&seen, previous.as_ref(), &report::whole_seconds(now));
+        let happenings = report::happenings(object, &outcome, previous.as_ref(), &status);
+        let written = if previous.as_ref() == Some(&status) {
+            Ok(())
+        } else {
+            report::write(&self.client, object, &status, &memory).await
+        };
+        events::publish(&self.client, &self.options.pod_name, object, happenings).await;
+
+        if let Some(blocked) = outcome.blocked {
+            return Err(PassError::Blocked(blocked));
+        }
+        written.map_err(PassError::Status)?;
+        memory.lock().failed = 0;
+        let deadline = report::next_deadline(live.pods.values().map(Arc::as_ref), now);
+        Ok(match outcome.again.into_iter().chain(deadline).min() {
+            Some(after) => Action::requeue(after),
+            None => Action::await_change(),
+        })
+    }
+
+    /// When a pass that failed is repeated: after twice the pause each time.
+    fn retry(&self, object: &ModelDeployment, error: &PassError) -> Action {
+        let memory = self.memories.of(&object.uid().unwrap_or_default());
+        let mut memory = memory.lock();
+        let longest = match error {
+            PassError::Blocked(blocked) if !blocked.is_transient() => LONGEST_REFUSED_PAUSE,
+            _ => LONGEST_PAUSE,
+        };
+        let pause = Duration::from_secs(1 << memory.failed.min(16)).min(longest);
+        memory.failed = memory.failed.saturating_add(1);
+        tracing::warn!(
+            namespace = object.namespace(),
+            name = object.name_any(),
+            error = error as &dyn std::error::Error,
+            retry_seconds = pause.as_secs(),
+            "a ModelDeployment could not be brought to its spec"
+        );
+        Action::requeue(pause)
+    }
+}

@@ -1,0 +1,7 @@
+//! The renderer from outside: manifests in; objects, facts and refusals out.
+
+mod decisions;
+mod facts;
+mod golden;
+mod manifest;
+mod refusals;
