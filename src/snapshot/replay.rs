@@ -40,6 +40,22 @@ pub struct Replayed {
 pub struct Failure {
     code: Code,
     status: Option<u16>,
+    unreadable: Option<Unreadable>,
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        let (status, unreadable) = match unread {
+            Unread::HttpStatus(status) => (Some(status), None),
+            Unread::Unreadable(unreadable) => (None, Some(unreadable)),
+            _ => (None, None),
+        };
+        Self {
+            code: unread.code().parse().unwrap_or(Code::Unreadable),
+            status,
+            unreadable,
+        }
+    }
 }
 
 /// A word that is no failure of a Pod.
@@ -59,7 +75,7 @@ impl FromStr for Failure {
             None => (text, None),
         };
         let code = word.parse().map_err(|_| unknown())?;
-        let failure = Self { code, status };
+        let failure = Self { code, status, unreadable: None };
         let is_pods = failure.is_of_state() || failure.fault().is_some();
         let is_status = code == Code::HttpStatus;
         (is_pods && (status.is_none() || is_status))
@@ -102,7 +118,7 @@ impl Failure {
             },
             Code::TooLarge => Unread::TooLarge,
             Code::AddressDenied => Unread::AddressDenied,
-            Code::Unreadable => Unread::Unreadable(Unreadable::Connection),
+            Code::Unreadable => Unread::Unreadable(self.unreadable.unwrap_or(Unreadable::Connection)),
             Code::NotExposition => return Some(Fault::not_exposition()),
             _ => return None,
         }))
