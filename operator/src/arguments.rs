@@ -87,7 +87,11 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Args)]
 pub struct Images {
     /// Default image of vllm-router.
-    #[arg(long, default_value = "vllm/vllm-router:v0.1.17", env = "MODEL_DEPLOYMENT_OPERATOR_VLLM_ROUTER_IMAGE")]
+    #[arg(
+        long,
+        default_value = "vllm/vllm-router:v0.1.17",
+        env = "MODEL_DEPLOYMENT_OPERATOR_VLLM_ROUTER_IMAGE"
+    )]
     pub vllm_router_image: String,
     /// Default image of sglang-gateway.
     #[arg(
@@ -97,7 +101,11 @@ pub struct Images {
     )]
     pub sglang_gateway_image: String,
     /// Default image of llm-d-router.
-    #[arg(long, default_value = "gpustack/llm-router:v0.3.1", env = "MODEL_DEPLOYMENT_OPERATOR_LLM_D_ROUTER_IMAGE")]
+    #[arg(
+        long,
+        default_value = "gpustack/llm-router:v0.3.1",
+        env = "MODEL_DEPLOYMENT_OPERATOR_LLM_D_ROUTER_IMAGE"
+    )]
     pub llm_d_router_image: String,
 }
 

@@ -62,7 +62,12 @@ enum Attempt {
 impl Election {
     /// A candidate called `identity`, which is the Pod's name: a container that restarts in its Pod leads on at once.
     pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
-        Self { leases: Api::namespaced(client, namespace), name: name.into(), identity: identity.into(), seen: None }
+        Self {
+            leases: Api::namespaced(client, namespace),
+            name: name.into(),
+            identity: identity.into(),
+            seen: None,
+        }
     }
 
     /// Runs `work` whenever this candidate leads, and drops it as soon as it does not; `leading` tells others. Ends at `shutdown`, after
@@ -129,19 +134,29 @@ impl Election {
 
     /// Reads the Lease and writes it if it is ours or free.
     async fn attempt(&mut self, within: Duration) -> Result<Attempt, AttemptError> {
-        timeout(within, self.read_and_write()).await.map_err(|_| AttemptError::Timeout)?
+        timeout(within, self.read_and_write())
+            .await
+            .map_err(|_| AttemptError::Timeout)?
     }
 
     async fn read_and_write(&mut self) -> Result<Attempt, AttemptError> {
         let written = match self.leases.get_opt(&self.name).await.map_err(AttemptError::Call)? {
             None => {
-                let metadata = ObjectMeta { name: Some(self.name.clone()), ..Default::default() };
-                let lease = Lease { metadata, spec: Some(self.claim(None)), ..Default::default() };
+                let metadata = ObjectMeta {
+                    name: Some(self.name.clone()),
+                    ..Default::default()
+                };
+                let lease = Lease {
+                    metadata,
+                    spec: Some(self.claim(None)),
+                };
                 self.leases.create(&PostParams::default(), &lease).await
             }
             Some(lease) if self.may_take(&lease, Instant::now()) => {
                 let spec = Some(self.claim(lease.spec.as_ref()));
-                self.leases.replace(&self.name, &PostParams::default(), &Lease { spec, ..lease }).await
+                self.leases
+                    .replace(&self.name, &PostParams::default(), &Lease { spec, ..lease })
+                    .await
             }
             Some(_) => return Ok(Attempt::Respected),
         };
@@ -163,8 +178,12 @@ impl Election {
             }
         };
         let spec = lease.spec.as_ref();
-        let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
-        let seconds = spec.and_then(|spec| spec.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
+        let holder = spec
+            .and_then(|spec| spec.holder_identity.as_deref())
+            .unwrap_or_default();
+        let seconds = spec
+            .and_then(|spec| spec.lease_duration_seconds)
+            .and_then(|seconds| u64::try_from(seconds).ok());
         let respected = seconds.map_or(LEASE_DURATION, Duration::from_secs);
         holder.is_empty() || holder == self.identity || now.duration_since(unchanged_since) > respected
     }
@@ -176,9 +195,15 @@ impl Election {
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: Some(LEASE_DURATION.as_secs() as i32),
-            acquire_time: renewed.and_then(|spec| spec.acquire_time.clone()).or_else(|| Some(now.clone())),
+            acquire_time: renewed
+                .and_then(|spec| spec.acquire_time.clone())
+                .or_else(|| Some(now.clone())),
             renew_time: Some(now),
-            lease_transitions: Some(if renewed.is_some() { transitions } else { transitions + 1 }),
+            lease_transitions: Some(if renewed.is_some() {
+                transitions
+            } else {
+                transitions + 1
+            }),
             ..Default::default()
         }
     }
@@ -186,17 +211,27 @@ impl Election {
     /// Gives the Lease up, if it is still ours.
     async fn release(&self) {
         let released = timeout(RETRY_PERIOD, async {
-            let Some(lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
+            let Some(lease) = self.leases.get_opt(&self.name).await? else {
+                return Ok(());
+            };
             let Some(spec) = lease.spec.clone() else { return Ok(()) };
             if spec.holder_identity.as_deref() != Some(&self.identity) {
                 return Ok(());
             }
-            let spec = Some(LeaseSpec { holder_identity: None, ..spec });
-            self.leases.replace(&self.name, &PostParams::default(), &Lease { spec, ..lease }).await.map(drop)
+            let spec = Some(LeaseSpec {
+                holder_identity: None,
+                ..spec
+            });
+            self.leases
+                .replace(&self.name, &PostParams::default(), &Lease { spec, ..lease })
+                .await
+                .map(drop)
         });
         match released.await {
             Ok(Ok(())) => tracing::info!(lease = self.name, "gave the Lease up"),
-            Ok(Err(error)) => tracing::warn!(%error, "cannot give the Lease up; the next leader waits until it expires"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot give the Lease up; the next leader waits until it expires")
+            }
             Err(_) => tracing::warn!("cannot give the Lease up in time; the next leader waits until it expires"),
         }
     }

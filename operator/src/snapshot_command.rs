@@ -149,10 +149,16 @@ pub async fn run(question: Question) -> Result<Answer, SnapshotError> {
         given.push(replayed(&reading.place, reading.at, body));
     }
     let fetched = fetch::fetch(&urls, window).await?;
-    let first = fetched.iter().map(|(_, reading)| reading).min_by_key(|reading| reading.instant);
+    let first = fetched
+        .iter()
+        .map(|(_, reading)| reading)
+        .min_by_key(|reading| reading.instant);
     let (start, timestamp) = match first {
         Some(first) => (first.observed_at, Timestamp::now()),
-        None => (start, start + readings.iter().map(|reading| reading.at).max().unwrap_or_default()),
+        None => (
+            start,
+            start + readings.iter().map(|reading| reading.at).max().unwrap_or_default(),
+        ),
     };
     given.extend(fetched.iter().map(|(place, reading)| {
         let at = first.map_or(Duration::ZERO, |first| reading.instant - first.instant);
@@ -186,7 +192,12 @@ fn check(
         return Err(SnapshotError::TooLate(late.place.clone()));
     }
     for restart in restarts {
-        let times = || readings.iter().filter(|reading| reading.place == restart.place).map(|reading| reading.at);
+        let times = || {
+            readings
+                .iter()
+                .filter(|reading| reading.place == restart.place)
+                .map(|reading| reading.at)
+        };
         if !times().any(|at| at < restart.at) || !times().any(|at| at >= restart.at) {
             return Err(SnapshotError::RestartAside(restart.place.clone()));
         }

@@ -44,7 +44,10 @@ const COLUMNS: [Column; 13] = [
     column("TTFT P50/P99", Figure::Latency("ttft")),
     column("TPOT P50/P99", Figure::Latency("tpot")),
     column("ITL P50/P99", Figure::Latency("itl")),
-    column("REQUESTS/S", Figure::Rate(&["pd-requests", "requests", "successful-requests"])),
+    column(
+        "REQUESTS/S",
+        Figure::Rate(&["pd-requests", "requests", "successful-requests"]),
+    ),
     column("ERRORS/S", Figure::Rate(&["errors", "pd-errors", "request-errors"])),
 ];
 
@@ -149,11 +152,18 @@ fn measured(windowed: &Windowed) -> String {
 fn figures(roles: &Roles, bold: Style) -> String {
     let mut lines = Vec::new();
     for ((_, name), role) in roles {
-        let pods = role.pods.map_or_else(String::new, |(read, expected)| format!("{read}/{expected}"));
+        let pods = role
+            .pods
+            .map_or_else(String::new, |(read, expected)| format!("{read}/{expected}"));
         let is_alone = matches!(role.pods, None | Some((_, 1))) && role.by_pod.len() == 1;
         let mut own = role.line.clone();
         if is_alone {
-            own.extend(role.by_pod.values().flatten().map(|(place, figure)| (*place, figure.clone())));
+            own.extend(
+                role.by_pod
+                    .values()
+                    .flatten()
+                    .map(|(place, figure)| (*place, figure.clone())),
+            );
         }
         let pod = role.by_pod.keys().next().filter(|_| is_alone);
         lines.push((name.clone(), pod.cloned().unwrap_or_default(), pods, own));
@@ -178,9 +188,17 @@ fn missing(missing: &[Missing], bold: Style, required: Style, harmless: Style) -
     let mut entries: Vec<_> = missing.iter().collect();
     entries.sort_by_key(|entry| !entry.required);
     let rows = entries.into_iter().map(|entry| {
-        let (style, word) = if entry.required { (required, "yes") } else { (harmless, "no") };
+        let (style, word) = if entry.required {
+            (required, "yes")
+        } else {
+            (harmless, "no")
+        };
         // An entry about a role names it in its source, but for the discovery of Pods.
-        let subject = if entry.pod.is_empty() { entry.role.as_ref() } else { Some(&entry.pod) };
+        let subject = if entry.pod.is_empty() {
+            entry.role.as_ref()
+        } else {
+            Some(&entry.pod)
+        };
         vec![
             Cell::styled(entry.code.clone(), style),
             Cell::plain(word.to_owned()),

@@ -65,8 +65,12 @@ impl Observed {
             Endpoint::Listener(listener) => {
                 listener.path == METRICS_PATH && !facts.take_over && member != Some(Member::Follower)
             }
-            Endpoint::None { none: NoEndpoint::TakeOver } => facts.take_over,
-            Endpoint::None { none: NoEndpoint::Follower } => member == Some(Member::Follower),
+            Endpoint::None {
+                none: NoEndpoint::TakeOver,
+            } => facts.take_over,
+            Endpoint::None {
+                none: NoEndpoint::Follower,
+            } => member == Some(Member::Follower),
         };
         (facts.role == role && facts.member == member && endpoint).then_some(facts)
     }
@@ -79,7 +83,11 @@ fn serving<'a>(pod: &'a Pod, listener: &Listener) -> Option<&'a ContainerStatus>
     let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let container = containers.find(|container| container.ports.iter().flatten().any(declares))?;
     let statuses = [&status.container_statuses, &status.init_container_statuses];
-    statuses.into_iter().flatten().flatten().find(|status| status.name == container.name)
+    statuses
+        .into_iter()
+        .flatten()
+        .flatten()
+        .find(|status| status.name == container.name)
 }
 
 /// This life of a container, once it was seen running.
@@ -89,6 +97,8 @@ fn life(status: &ContainerStatus) -> Option<Container> {
     let ended = states.into_iter().flatten().any(|state| state.terminated.is_some());
     (running.is_some() || ended).then(|| Container {
         restart_count: status.restart_count,
-        started_at: running.and_then(|running| running.started_at.as_ref()).map(|time| time.0),
+        started_at: running
+            .and_then(|running| running.started_at.as_ref())
+            .map(|time| time.0),
     })
 }

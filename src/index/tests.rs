@@ -86,12 +86,18 @@ fn index() -> Index {
 
 fn workload(name: &str, uid: &str, owner: &str) -> Workload {
     let owners = owned_by("worker.gpustack.ai/v1alpha1", "ModelDeployment", owner);
-    serde_json::from_value(json!({"metadata": {"namespace": "prod", "name": name, "uid": uid, "ownerReferences": owners}})).unwrap()
+    serde_json::from_value(
+        json!({"metadata": {"namespace": "prod", "name": name, "uid": uid, "ownerReferences": owners}}),
+    )
+    .unwrap()
 }
 
 fn replica_set(uid: &str, owner: &str) -> ReplicaSet {
     let owners = owned_by("apps/v1", "Deployment", owner);
-    serde_json::from_value(json!({"metadata": {"namespace": "prod", "name": uid, "uid": uid, "ownerReferences": owners}})).unwrap()
+    serde_json::from_value(
+        json!({"metadata": {"namespace": "prod", "name": uid, "uid": uid, "ownerReferences": owners}}),
+    )
+    .unwrap()
 }
 
 fn answer(index: &Index) -> Deployment {
@@ -105,7 +111,11 @@ fn names(index: &Index) -> Vec<String> {
 #[test]
 fn what_is_expected_comes_from_the_spec() {
     let answer = answer(&index());
-    let expected: Vec<_> = answer.expected.iter().map(|role| (role.role.as_str(), role.replicas, role.take_over)).collect();
+    let expected: Vec<_> = answer
+        .expected
+        .iter()
+        .map(|role| (role.role.as_str(), role.replicas, role.take_over))
+        .collect();
     assert_eq!(expected, [("server", 3, false), ("own", 1, true), ("router", 2, false)]);
     assert_eq!(answer.uid, MD_UID);
     assert_eq!(index().deployment("prod", "other"), None);
@@ -117,10 +127,19 @@ fn an_engine_pod_is_found_by_its_controller_with_the_life_of_its_serving_contain
     let index = index();
     index.observe_pod(&Event::Apply(pod(engine("chat-server-1", 1))));
     let [found] = <[_; 1]>::try_from(answer(&index).pods).unwrap();
-    assert_eq!((found.role.as_str(), found.ordinal, found.phase), ("server", 1, Phase::Running));
+    assert_eq!(
+        (found.role.as_str(), found.ordinal, found.phase),
+        ("server", 1, Phase::Running)
+    );
     assert_eq!(found.address, Some("10.244.0.7".parse().unwrap()));
     let started_at = Some("2026-11-30T12:00:00Z".parse().unwrap());
-    assert_eq!(found.container, Some(Container { restart_count: 2, started_at }));
+    assert_eq!(
+        found.container,
+        Some(Container {
+            restart_count: 2,
+            started_at
+        })
+    );
     assert_eq!(found.facts.map(|facts| facts.role), Some("server".into()));
 }
 
@@ -129,8 +148,18 @@ fn a_router_pod_is_found_through_its_replica_set_and_deployment() {
     let index = index();
     index.observe_pod(&Event::Apply(pod(router("chat-router-b", "rs-1"))));
     index.observe_pod(&Event::Apply(pod(router("chat-router-a", "rs-1"))));
-    let found: Vec<_> = answer(&index).pods.into_iter().map(|pod| (pod.name, pod.role, pod.ordinal, pod.facts.is_some())).collect();
-    assert_eq!(found, [("chat-router-a".into(), "router".into(), 0, true), ("chat-router-b".into(), "router".into(), 1, true)]);
+    let found: Vec<_> = answer(&index)
+        .pods
+        .into_iter()
+        .map(|pod| (pod.name, pod.role, pod.ordinal, pod.facts.is_some()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("chat-router-a".into(), "router".into(), 0, true),
+            ("chat-router-b".into(), "router".into(), 1, true)
+        ]
+    );
 }
 
 #[test]
@@ -161,7 +190,14 @@ fn a_link_that_is_not_there_by_uid_leads_nowhere() {
 #[test]
 fn a_pod_with_no_name_of_ours_is_not_of_the_deployment() {
     let index = index();
-    for name in ["chat-server-01", "chat-server", "chat-server-x", "chat-extra-0", "server-0", "chat-router-0"] {
+    for name in [
+        "chat-server-01",
+        "chat-server",
+        "chat-server-x",
+        "chat-extra-0",
+        "server-0",
+        "chat-router-0",
+    ] {
         index.observe_pod(&Event::Apply(pod(engine(name, 0))));
     }
     assert_eq!(names(&index), Vec::<String>::new());
@@ -191,8 +227,14 @@ fn facts_that_do_not_hold_are_not_told() {
     for case in cases {
         index.observe_pod(&Event::Apply(pod(case)));
     }
-    let told: Vec<_> = answer(&index).pods.into_iter().map(|pod| (pod.name, pod.facts, pod.container)).collect();
-    let untold: Vec<_> = (0..5).map(|ordinal| (format!("chat-server-{ordinal}"), None, None)).collect();
+    let told: Vec<_> = answer(&index)
+        .pods
+        .into_iter()
+        .map(|pod| (pod.name, pod.facts, pod.container))
+        .collect();
+    let untold: Vec<_> = (0..5)
+        .map(|ordinal| (format!("chat-server-{ordinal}"), None, None))
+        .collect();
     assert_eq!(told, untold);
 }
 
@@ -203,16 +245,46 @@ fn pods_are_in_order_of_role_ordinal_and_member() {
         index.observe_pod(&Event::Apply(pod(engine(name, 0))));
     }
     index.observe_pod(&Event::Apply(pod(router("chat-router-a", "rs-1"))));
-    assert_eq!(names(&index), ["chat-own-0", "chat-router-a", "chat-server-2-0", "chat-server-2-1", "chat-server-10"]);
+    assert_eq!(
+        names(&index),
+        [
+            "chat-own-0",
+            "chat-router-a",
+            "chat-server-2-0",
+            "chat-server-2-1",
+            "chat-server-10"
+        ]
+    );
 }
 
 #[test]
 fn where_two_roles_read_one_name_the_pod_says_which() {
     let roles = ["a", "a-0"];
     let of = |hint| place("md", roles, "md-a-0-1", hint);
-    assert_eq!(of(Some("a")), Some(Place { role: "a", ordinal: 0, member: 1 }));
-    assert_eq!(of(Some("a-0")), Some(Place { role: "a-0", ordinal: 1, member: 0 }));
-    assert_eq!(of(None), Some(Place { role: "a", ordinal: 0, member: 1 }));
+    assert_eq!(
+        of(Some("a")),
+        Some(Place {
+            role: "a",
+            ordinal: 0,
+            member: 1
+        })
+    );
+    assert_eq!(
+        of(Some("a-0")),
+        Some(Place {
+            role: "a-0",
+            ordinal: 1,
+            member: 0
+        })
+    );
+    assert_eq!(
+        of(None),
+        Some(Place {
+            role: "a",
+            ordinal: 0,
+            member: 1
+        })
+    );
 }
 
 #[test]

@@ -75,7 +75,11 @@ impl FromStr for Failure {
             None => (text, None),
         };
         let code = word.parse().map_err(|_| unknown())?;
-        let failure = Self { code, status, unreadable: None };
+        let failure = Self {
+            code,
+            status,
+            unreadable: None,
+        };
         let is_pods = failure.is_of_state() || failure.fault().is_some();
         let is_status = code == Code::HttpStatus;
         (is_pods && (status.is_none() || is_status))

@@ -272,7 +272,11 @@ impl Keeper {
     /// The Service that the certificates are for, so that they go when it goes. Without one none is made: what would own it is being
     /// uninstalled.
     async fn owner(&self) -> Result<OwnerReference, Failed> {
-        let service = self.services.get_opt(&self.config.service).await?.ok_or(Failed::NoService)?;
+        let service = self
+            .services
+            .get_opt(&self.config.service)
+            .await?
+            .ok_or(Failed::NoService)?;
         Ok(OwnerReference {
             api_version: "v1".to_owned(),
             kind: "Service".to_owned(),

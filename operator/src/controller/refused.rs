@@ -33,10 +33,14 @@ pub enum Blocked {
 impl Blocked {
     /// The reason of the condition.
     pub fn reason(&self) -> &'static str {
-        let Self::Call { call, .. } = self else { return "NameTaken" };
+        let Self::Call { call, .. } = self else {
+            return "NameTaken";
+        };
         match call.as_ref() {
             kube::Error::Api(status) if is_terminating(status) => "NamespaceTerminating",
-            kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => "QuotaExceeded",
+            kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => {
+                "QuotaExceeded"
+            }
             kube::Error::Api(status) if status.code == 403 => "Forbidden",
             kube::Error::Api(status) if status.code == 422 || status.code == 400 => "ObjectRefused",
             _ => "ApiUnavailable",

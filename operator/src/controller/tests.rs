@@ -28,9 +28,17 @@ struct Server {
 impl Server {
     fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         self.calls.push(format!("{method} {path}"));
-        let refuse = |code: u16| (code, json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""}));
+        let refuse = |code: u16| {
+            (
+                code,
+                json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""}),
+            )
+        };
         match (method.as_str(), &self.refuses_pods) {
-            ("GET", _) => self.kept.get(path).map_or_else(|| refuse(404), |kept| (200, kept.clone())),
+            ("GET", _) => self
+                .kept
+                .get(path)
+                .map_or_else(|| refuse(404), |kept| (200, kept.clone())),
             ("DELETE", _) => self.kept.remove(path).map_or_else(|| refuse(404), |kept| (200, kept)),
             ("PATCH", Some(status)) if path.contains("/pods/") => (403, status.clone()),
             _ => {
@@ -92,17 +100,29 @@ impl World {
         let (deployments, pods) = (Writer::new(()), Writer::new(()));
         let resources = cache::resources();
         let objects: Vec<_> = resources.iter().map(|resource| Writer::new(resource.clone())).collect();
-        let stores = resources.into_iter().zip(objects.iter().map(Writer::as_reader)).collect();
+        let stores = resources
+            .into_iter()
+            .zip(objects.iter().map(Writer::as_reader))
+            .collect();
         let cache = Cache::new(deployments.as_reader(), pods.as_reader(), stores);
-        let options =
-            Options { defaults: Defaults::default(), max_unavailable: 1, pod_name: "operator-0".into() };
+        let options = Options {
+            defaults: Defaults::default(),
+            max_unavailable: 1,
+            pod_name: "operator-0".into(),
+        };
         let controller = Controller {
             client: Client::new(service, "default"),
             cache: Arc::new(cache),
             memories: Arc::default(),
             options,
         };
-        Self { server, controller, deployments, pods, objects }
+        Self {
+            server,
+            controller,
+            deployments,
+            pods,
+            objects,
+        }
     }
 
     /// One pass over `object`; the calls that it made.
@@ -123,11 +143,15 @@ impl World {
         }
         for object in kept {
             if object["kind"] == "Pod" {
-                self.pods.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
+                self.pods
+                    .apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
                 continue;
             }
             let kinds = cache::resources().into_iter().map(|resource| resource.kind);
-            let (_, writer) = kinds.zip(&mut self.objects).find(|(kind, _)| object["kind"] == *kind).unwrap();
+            let (_, writer) = kinds
+                .zip(&mut self.objects)
+                .find(|(kind, _)| object["kind"] == *kind)
+                .unwrap();
             writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
         }
         self.pods.apply_watcher_event(&Event::InitDone);
@@ -160,7 +184,10 @@ async fn a_pass_that_finds_nothing_to_do_makes_no_api_call() {
     let mut world = World::new();
     let object = deployment(2);
     let first = world.pass(&object).await;
-    assert!(first.contains(&format!("PATCH {POD}")) && first.contains(&format!("PATCH {SERVICE}")), "{first:?}");
+    assert!(
+        first.contains(&format!("PATCH {POD}")) && first.contains(&format!("PATCH {SERVICE}")),
+        "{first:?}"
+    );
     // Neither while the watches lag behind our own writes, nor when they have caught up.
     assert_eq!(world.pass(&object).await, [""; 0]);
     world.catch_up();
@@ -179,7 +206,14 @@ async fn a_field_of_ours_that_somebody_took_over_is_put_back_by_one_call() {
     world.settle(&object).await;
     for path in [SERVICE, POD] {
         let fields = "/metadata/managedFields/0/fieldsV1";
-        *world.server.lock().kept.get_mut(path).unwrap().pointer_mut(fields).unwrap() = json!({});
+        *world
+            .server
+            .lock()
+            .kept
+            .get_mut(path)
+            .unwrap()
+            .pointer_mut(fields)
+            .unwrap() = json!({});
         world.catch_up();
         assert_eq!(world.pass(&object).await, [format!("PATCH {path}")]);
         world.catch_up();
@@ -200,10 +234,14 @@ async fn a_field_of_somebody_else_is_left_alone() {
 #[tokio::test]
 async fn somebody_elses_object_is_not_taken_over() {
     let mut world = World::new();
-    let own = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "chat", "namespace": "prod", "uid": "x"}});
+    let own =
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "chat", "namespace": "prod", "uid": "x"}});
     world.server.lock().kept.insert(SERVICE.into(), own.clone());
     let calls = world.pass(&deployment(1)).await;
-    assert!(calls.contains(&format!("GET {SERVICE}")) && !calls.contains(&format!("PATCH {SERVICE}")), "{calls:?}");
+    assert!(
+        calls.contains(&format!("GET {SERVICE}")) && !calls.contains(&format!("PATCH {SERVICE}")),
+        "{calls:?}"
+    );
     assert_eq!(world.kept(SERVICE), own);
 }
 
@@ -213,8 +251,12 @@ async fn removing_the_router_deletes_every_object_of_it() {
     let mut object = deployment(1);
     world.settle(&object).await;
     object["spec"].as_object_mut().unwrap().remove("router");
-    let mut deleted: Vec<_> =
-        world.pass(&object).await.into_iter().filter_map(|call| call.strip_prefix("DELETE ").map(str::to_owned)).collect();
+    let mut deleted: Vec<_> = world
+        .pass(&object)
+        .await
+        .into_iter()
+        .filter_map(|call| call.strip_prefix("DELETE ").map(str::to_owned))
+        .collect();
     deleted.sort();
     assert_eq!(
         deleted,
@@ -265,5 +307,8 @@ async fn a_deployment_that_is_being_deleted_gets_no_object() {
     object["metadata"]["deletionTimestamp"] = "2026-11-30T12:00:00Z".into();
     object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
     let calls = world.pass(&object).await;
-    assert_eq!(calls, ["PATCH /apis/worker.gpustack.ai/v1alpha1/namespaces/prod/modeldeployments/chat/status"]);
+    assert_eq!(
+        calls,
+        ["PATCH /apis/worker.gpustack.ai/v1alpha1/namespaces/prod/modeldeployments/chat/status"]
+    );
 }

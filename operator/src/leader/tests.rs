@@ -38,9 +38,17 @@ impl Leases {
     fn answer(&self, method: &Method, body: &[u8]) -> Response<Body> {
         let mut kept = self.lease.lock();
         let answer = |code: u16, value: &Value| {
-            Response::builder().status(code).body(Body::from(serde_json::to_vec(value).unwrap())).unwrap()
+            Response::builder()
+                .status(code)
+                .body(Body::from(serde_json::to_vec(value).unwrap()))
+                .unwrap()
         };
-        let refuse = |code: u16| answer(code, &json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""}));
+        let refuse = |code: u16| {
+            answer(
+                code,
+                &json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""}),
+            )
+        };
         if *method == Method::GET {
             return kept.as_ref().map_or_else(|| refuse(404), |lease| answer(200, lease));
         }
@@ -57,7 +65,9 @@ impl Leases {
     }
 
     fn holder(&self) -> Option<String> {
-        self.lease.lock().as_ref()?["spec"]["holderIdentity"].as_str().map(str::to_owned)
+        self.lease.lock().as_ref()?["spec"]["holderIdentity"]
+            .as_str()
+            .map(str::to_owned)
     }
 
     /// A candidate, how to end it, and whether it leads.
@@ -111,7 +121,11 @@ async fn a_holder_that_cannot_renew_stops_before_another_may_start() {
     let renewed = Instant::now();
     *leases.hangs.lock() = true;
     becomes(&mut leading, false).await;
-    assert!(renewed.elapsed() < LEASE_DURATION - RETRY_PERIOD, "{:?}", renewed.elapsed());
+    assert!(
+        renewed.elapsed() < LEASE_DURATION - RETRY_PERIOD,
+        "{:?}",
+        renewed.elapsed()
+    );
     *leases.hangs.lock() = false;
     becomes(&mut leading, true).await;
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use model_deployment::index::{Deployment, IndexedPod, Phase};
+use model_deployment::index::{Deployment, IndexedPod, Phase, expected};
 use model_deployment::pod::Facts;
 use model_deployment::pod::labels::Position;
 use model_deployment::render::Plan;
@@ -54,10 +54,14 @@ pub(super) fn deployment<'a>(
         .collect::<Result<Vec<_>, _>>()?;
     pods.dedup_by(|one, two| one.name == two.name);
     Ok(Deployment {
-        namespace: manifest.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        namespace: manifest
+            .metadata
+            .namespace
+            .clone()
+            .unwrap_or_else(|| "default".to_owned()),
         name,
         uid: manifest.metadata.uid.clone().unwrap_or_default(),
-        expected: plan.expected(),
+        expected: expected(&manifest.spec),
         pods,
     })
 }

@@ -35,9 +35,17 @@ impl Cell {
 
 /// A line of headings, then the rows. No line ends in spaces.
 pub(super) fn grid(headings: &[(&str, Align)], rows: Vec<Vec<Cell>>, heading: Style) -> String {
-    let first = headings.iter().map(|(text, _)| Cell::styled((*text).to_owned(), heading)).collect();
+    let first = headings
+        .iter()
+        .map(|(text, _)| Cell::styled((*text).to_owned(), heading))
+        .collect();
     let rows: Vec<Vec<Cell>> = std::iter::once(first).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].text.chars().count()).max().unwrap_or_default();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].text.chars().count())
+            .max()
+            .unwrap_or_default()
+    };
     let widths: Vec<_> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {

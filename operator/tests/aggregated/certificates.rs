@@ -160,10 +160,16 @@ async fn the_first_replica_makes_both_before_anyone_leads() {
 async fn without_its_service_no_secret_is_made() {
     let api = Api::new();
     let _replica = Replica::start(&api, true);
-    api.until("it was looked for", |api| api.asked().iter().any(|asked| asked.path == SERVICE)).await;
+    api.until("it was looked for", |api| {
+        api.asked().iter().any(|asked| asked.path == SERVICE)
+    })
+    .await;
     assert_eq!((api.get(LEAF), api.get(AUTHORITY)), (None, None));
     service(&api);
-    api.until("both Secrets are made", |api| api.get(LEAF).is_some() && api.get(AUTHORITY).is_some()).await;
+    api.until("both Secrets are made", |api| {
+        api.get(LEAF).is_some() && api.get(AUTHORITY).is_some()
+    })
+    .await;
 }
 
 #[tokio::test]

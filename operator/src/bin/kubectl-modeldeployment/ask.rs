@@ -76,7 +76,9 @@ pub struct Question {
 impl Question {
     /// Finds the API server. No word is sent yet.
     pub async fn new(metrics: Metrics) -> Result<Self, AskError> {
-        let mut config = config(&metrics).await.map_err(|error| AskError::Kubeconfig(Box::new(error)))?;
+        let mut config = config(&metrics)
+            .await
+            .map_err(|error| AskError::Kubeconfig(Box::new(error)))?;
         config.read_timeout = Some(PATIENCE);
         // A refusal is an answer; whoever watches asks again by itself.
         config.default_retry = false;

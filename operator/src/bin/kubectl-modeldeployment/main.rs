@@ -72,7 +72,9 @@ fn object_name(text: &str) -> Result<String, &'static str> {
 }
 
 fn main() -> ExitCode {
-    let Arguments { command: Command::Metrics(metrics) } = match console::arguments() {
+    let Arguments {
+        command: Command::Metrics(metrics),
+    } = match console::arguments() {
         Ok(arguments) => arguments,
         Err(status) => return status,
     };

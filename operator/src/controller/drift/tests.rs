@@ -48,14 +48,20 @@ fn defaults_status_and_fields_of_others_are_no_drift() {
 #[test]
 fn a_field_that_somebody_took_over_is_drift() {
     let (rendered, live, mut claims) = service();
-    let port = claims.pointer_mut("/f:spec/f:ports/k:{\"port\":8000,\"protocol\":\"TCP\"}").unwrap();
+    let port = claims
+        .pointer_mut("/f:spec/f:ports/k:{\"port\":8000,\"protocol\":\"TCP\"}")
+        .unwrap();
     port.as_object_mut().unwrap().remove("f:targetPort");
     assert!(!holds(&rendered, &live, &claims));
 }
 
 #[test]
 fn a_value_that_is_not_the_rendered_one_is_drift() {
-    for (path, value) in [("/spec/selector/a", json!("c")), ("/spec/ports/0/targetPort", json!(9)), ("/metadata/labels", json!({}))] {
+    for (path, value) in [
+        ("/spec/selector/a", json!("c")),
+        ("/spec/ports/0/targetPort", json!(9)),
+        ("/metadata/labels", json!({})),
+    ] {
         let (rendered, mut live, claims) = service();
         *live.pointer_mut(path).unwrap() = value;
         assert!(!holds(&rendered, &live, &claims), "{path}");
@@ -71,15 +77,16 @@ fn a_field_or_an_item_that_is_not_rendered_any_more_is_drift() {
     rendered["spec"]["ports"] = json!([]);
     assert!(!holds(&rendered, &live, &claims));
     let (mut rendered, live, claims) = service();
-    rendered["spec"]["ports"].as_array_mut().unwrap().push(json!({"name": "more", "port": 9}));
+    rendered["spec"]["ports"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "more", "port": 9}));
     assert!(!holds(&rendered, &live, &claims));
 }
 
 #[test]
 fn only_what_we_applied_to_the_object_itself_is_ours() {
-    let entry = |manager: &str, operation: &str, subresource: Option<&str>, fields: Value| {
-        json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsType": "FieldsV1", "fieldsV1": fields})
-    };
+    let entry = |manager: &str, operation: &str, subresource: Option<&str>, fields: Value| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsType": "FieldsV1", "fieldsV1": fields});
     let mut metadata: ObjectMeta = serde_json::from_value(json!({"managedFields": [
         entry("kubectl", "Update", None, json!({"f:spec": {}})),
         entry("ours", "Update", None, json!({"f:metadata": {}})),

@@ -4,17 +4,37 @@ const OLD: &str = "r1";
 const NEW: &str = "r2";
 
 fn wanted(replicas: u32, size: u32) -> WantedRole {
-    WantedRole { replicas, size, revision: Some(NEW.into()) }
+    WantedRole {
+        replicas,
+        size,
+        revision: Some(NEW.into()),
+    }
 }
 
 fn pod(ordinal: u32, revision: &str, state: PodState) -> LivePod {
     let name = format!("chat-server-{ordinal}");
-    LivePod { uid: format!("uid-{name}"), name, ordinal, member: 0, alone: true, revision: Some(revision.into()), state }
+    LivePod {
+        uid: format!("uid-{name}"),
+        name,
+        ordinal,
+        member: 0,
+        alone: true,
+        revision: Some(revision.into()),
+        state,
+    }
 }
 
 fn member(ordinal: u32, member: u32, revision: &str, state: PodState) -> LivePod {
     let name = format!("chat-server-{ordinal}-{member}");
-    LivePod { uid: format!("uid-{name}"), name, ordinal, member, alone: false, revision: Some(revision.into()), state }
+    LivePod {
+        uid: format!("uid-{name}"),
+        name,
+        ordinal,
+        member,
+        alone: false,
+        revision: Some(revision.into()),
+        state,
+    }
 }
 
 /// `+0` creates ordinal 0, `+0.1` its member 1; `-name(why)` deletes.
@@ -50,7 +70,10 @@ fn scaling_up_touches_no_other_pod() {
 #[test]
 fn scaling_down_removes_the_highest_ordinals() {
     let live: Vec<_> = (0..5).map(|ordinal| pod(ordinal, NEW, PodState::Ready)).collect();
-    assert_eq!(told(&wanted(2, 1), &live, 1), ["-4(ScaledDown)", "-3(ScaledDown)", "-2(ScaledDown)"]);
+    assert_eq!(
+        told(&wanted(2, 1), &live, 1),
+        ["-4(ScaledDown)", "-3(ScaledDown)", "-2(ScaledDown)"]
+    );
     assert_eq!(told(&wanted(0, 1), &live[..1], 1), ["-0(ScaledDown)"]);
 }
 
@@ -71,7 +94,10 @@ fn a_pod_that_is_ending_is_waited_for() {
 fn a_rollout_gives_one_replica_up_at_a_time_and_waits_for_it() {
     let wanted = wanted(3, 1);
     let ready = |revisions: [&str; 3]| -> Vec<_> {
-        (0..).zip(revisions).map(|(ordinal, revision)| pod(ordinal, revision, PodState::Ready)).collect()
+        (0..)
+            .zip(revisions)
+            .map(|(ordinal, revision)| pod(ordinal, revision, PodState::Ready))
+            .collect()
     };
     let mut live = ready([OLD, OLD, OLD]);
     assert_eq!(told(&wanted, &live, 1), ["-2(Outdated)"]);
@@ -81,16 +107,26 @@ fn a_rollout_gives_one_replica_up_at_a_time_and_waits_for_it() {
     live[2] = pod(2, NEW, PodState::Starting);
     assert_eq!(told(&wanted, &live, 1), [""; 0]);
     assert_eq!(told(&wanted, &ready([OLD, OLD, NEW]), 1), ["-1(Outdated)"]);
-    assert_eq!(told(&wanted, &ready([OLD, OLD, OLD]), 2), ["-2(Outdated)", "-1(Outdated)"]);
+    assert_eq!(
+        told(&wanted, &ready([OLD, OLD, OLD]), 2),
+        ["-2(Outdated)", "-1(Outdated)"]
+    );
 }
 
 #[test]
 fn a_rollout_stops_while_any_replica_is_not_ready() {
     // The new revision does not come up: nothing more of the old one is given up.
-    let live = [pod(0, OLD, PodState::Ready), pod(1, OLD, PodState::Ready), pod(2, NEW, PodState::Starting)];
+    let live = [
+        pod(0, OLD, PodState::Ready),
+        pod(1, OLD, PodState::Ready),
+        pod(2, NEW, PodState::Starting),
+    ];
     assert_eq!(told(&wanted(3, 1), &live, 1), [""; 0]);
     // Mended: the Pod that never came up makes way at once, the ready ones still wait.
-    let mended = WantedRole { revision: Some("r3".into()), ..wanted(3, 1) };
+    let mended = WantedRole {
+        revision: Some("r3".into()),
+        ..wanted(3, 1)
+    };
     assert_eq!(told(&mended, &live, 1), ["-2(Outdated)"]);
 }
 
@@ -105,7 +141,9 @@ fn scaling_and_rollout_go_together() {
 #[test]
 fn a_replica_of_several_pods_is_replaced_whole() {
     let wanted = wanted(2, 2);
-    let ready: Vec<_> = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(o, m)| member(o, m, OLD, PodState::Ready)).into();
+    let ready: Vec<_> = [(0, 0), (0, 1), (1, 0), (1, 1)]
+        .map(|(o, m)| member(o, m, OLD, PodState::Ready))
+        .into();
     assert_eq!(told(&wanted, &ready, 1), ["-1-0(Outdated)", "-1-1(Outdated)"]);
     // One of its Pods lingers: it is created only when both are gone.
     let lingering = [&ready[..2], &[member(1, 1, OLD, PodState::Terminating)]].concat();
@@ -130,7 +168,11 @@ fn another_size_replaces_replica_by_replica() {
 
 #[test]
 fn a_refused_spec_touches_nothing() {
-    let refused = WantedRole { replicas: 1, size: 1, revision: None };
+    let refused = WantedRole {
+        replicas: 1,
+        size: 1,
+        revision: None,
+    };
     let live = [pod(1, OLD, PodState::Ready), pod(2, OLD, PodState::Finished)];
     assert_eq!(told(&refused, &live, 1), [""; 0]);
 }
@@ -146,7 +188,15 @@ fn counts_are_of_replicas() {
         member(2, 1, OLD, PodState::Ready),
         member(3, 0, NEW, PodState::Terminating),
     ];
-    assert_eq!(count(&wanted(3, 2), &live), Counts { ready: 2, updated: 2, outdated: 1, surplus: 1 });
+    assert_eq!(
+        count(&wanted(3, 2), &live),
+        Counts {
+            ready: 2,
+            updated: 2,
+            outdated: 1,
+            surplus: 1
+        }
+    );
 }
 
 /// Whatever the order of deletions and readiness, a rollout never has more than `max_unavailable` replicas away, and ends.
@@ -159,10 +209,15 @@ fn a_simulated_rollout_keeps_its_promise() {
             1 => pod(ordinal, revision, state),
             _ => member(ordinal, index, revision, state),
         };
-        let mut live: Vec<_> = all.map(|(ordinal, index)| named(ordinal, index, OLD, PodState::Ready)).collect();
+        let mut live: Vec<_> = all
+            .map(|(ordinal, index)| named(ordinal, index, OLD, PodState::Ready))
+            .collect();
         for round in 0.. {
             assert!(round < 100, "the rollout of {replicas} × {size} does not end");
-            assert!(replicas - count(&wanted, &live).ready <= max_unavailable, "round {round} of {replicas} × {size}");
+            assert!(
+                replicas - count(&wanted, &live).ready <= max_unavailable,
+                "round {round} of {replicas} × {size}"
+            );
             let steps = steps(&wanted, &live, max_unavailable);
             if steps.is_empty() && live.iter().all(|pod| pod.state == PodState::Ready) {
                 break;
@@ -183,6 +238,8 @@ fn a_simulated_rollout_keeps_its_promise() {
                 }
             }
         }
-        assert!(live.iter().all(|pod| pod.revision.as_deref() == Some(NEW)) && live.len() == (replicas * size) as usize);
+        assert!(
+            live.iter().all(|pod| pod.revision.as_deref() == Some(NEW)) && live.len() == (replicas * size) as usize
+        );
     }
 }

@@ -9,8 +9,19 @@ fn later() -> Time {
 }
 
 fn role(name: &str, kind: RoleKind, desired: u32, ready: u32) -> SeenRole {
-    let counts = Counts { ready, updated: desired, ..Counts::default() };
-    SeenRole { name: name.into(), kind, desired, counts, take_over: false, trouble: None }
+    let counts = Counts {
+        ready,
+        updated: desired,
+        ..Counts::default()
+    };
+    SeenRole {
+        name: name.into(),
+        kind,
+        desired,
+        counts,
+        take_over: false,
+        trouble: None,
+    }
 }
 
 fn router(ready: i32) -> SeenRouter {
@@ -43,17 +54,27 @@ fn server(desired: u32, ready: u32) -> Vec<SeenRole> {
 /// `Available=True/MinimumReplicasReady` and so on.
 fn told(seen: &Seen, previous: Option<&ModelDeploymentStatus>) -> Vec<String> {
     let status = status(seen, previous, &now());
-    status.conditions.iter().map(|c| format!("{}={}/{}", c.type_, c.status, c.reason)).collect()
+    status
+        .conditions
+        .iter()
+        .map(|c| format!("{}={}/{}", c.type_, c.status, c.reason))
+        .collect()
 }
 
 fn condition(seen: &Seen, previous: Option<&ModelDeploymentStatus>, type_: &str) -> String {
     let prefix = format!("{type_}=");
-    told(seen, previous).into_iter().find_map(|told| told.strip_prefix(&prefix).map(str::to_owned)).unwrap()
+    told(seen, previous)
+        .into_iter()
+        .find_map(|told| told.strip_prefix(&prefix).map(str::to_owned))
+        .unwrap()
 }
 
 #[test]
 fn the_phase_says_the_whole_in_one_word() {
-    let deleting = Seen { deleting: true, ..seen(server(2, 2), None) };
+    let deleting = Seen {
+        deleting: true,
+        ..seen(server(2, 2), None)
+    };
     for (seen, phase) in [
         (seen(server(2, 0), None), Phase::Starting),
         (seen(server(2, 1), None), Phase::Degraded),
@@ -86,7 +107,10 @@ fn the_endpoint_is_the_routers_where_there_is_one_and_empty_until_it_is_ready() 
     let endpoint = |router| status(&seen(server(1, 1), router), None, &now()).endpoint;
     assert_eq!(endpoint(None).as_deref(), Some("http://chat.prod.svc:8000"));
     assert_eq!(endpoint(Some(router(0))), None);
-    assert_eq!(endpoint(Some(router(1))).as_deref(), Some("http://chat-router.prod.svc:8081"));
+    assert_eq!(
+        endpoint(Some(router(1))).as_deref(),
+        Some("http://chat-router.prod.svc:8081")
+    );
 }
 
 #[test]
@@ -110,10 +134,19 @@ fn a_rollout_is_told_from_its_first_replaced_pod_to_the_last_ready_one() {
     assert_eq!(condition(&first, None, "Progressing"), "True/RolloutInProgress");
     let rolling = status(&first, None, &now());
     // The last Pod is of the new revision but not ready yet.
-    assert_eq!(condition(&seen(server(2, 1), None), Some(&rolling), "Progressing"), "True/RolloutInProgress");
-    assert_eq!(condition(&seen(server(2, 2), None), Some(&rolling), "Progressing"), "False/UpToDate");
+    assert_eq!(
+        condition(&seen(server(2, 1), None), Some(&rolling), "Progressing"),
+        "True/RolloutInProgress"
+    );
+    assert_eq!(
+        condition(&seen(server(2, 2), None), Some(&rolling), "Progressing"),
+        "False/UpToDate"
+    );
     // Without a rollout before, the same is a start.
-    assert_eq!(condition(&seen(server(2, 1), None), None, "Progressing"), "True/ReplicasStarting");
+    assert_eq!(
+        condition(&seen(server(2, 1), None), None, "Progressing"),
+        "True/ReplicasStarting"
+    );
 }
 
 #[test]
@@ -122,8 +155,15 @@ fn a_pod_that_cannot_become_ready_stops_the_rollout_in_words() {
     stalled.roles[0].counts.outdated = 1;
     stalled.roles[0].trouble = Some("Pod chat-server-1: ImagePullBackOff: Back-off pulling image".into());
     let told = status(&stalled, None, &now());
-    let progressing = told.conditions.iter().find(|condition| condition.type_ == "Progressing").unwrap();
-    assert_eq!((progressing.status.as_str(), progressing.reason.as_str()), ("False", "RolloutStalled"));
+    let progressing = told
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Progressing")
+        .unwrap();
+    assert_eq!(
+        (progressing.status.as_str(), progressing.reason.as_str()),
+        ("False", "RolloutStalled")
+    );
     assert_eq!(
         progressing.message,
         "the rollout of role server has stopped: Pod chat-server-1: ImagePullBackOff: Back-off pulling image"
@@ -135,17 +175,31 @@ fn a_pod_that_cannot_become_ready_stops_the_rollout_in_words() {
 #[test]
 fn a_refused_spec_is_told_and_leaves_the_rest_as_it_is() {
     let accepted = status(&seen(server(2, 2), None), None, &now());
-    let refused = Seen { refused: Some("spec.x: no".into()), endpoint: None, ..seen(server(2, 2), None) };
+    let refused = Seen {
+        refused: Some("spec.x: no".into()),
+        endpoint: None,
+        ..seen(server(2, 2), None)
+    };
     let told = status(&refused, Some(&accepted), &now());
-    let condition = told.conditions.iter().find(|condition| condition.type_ == "SpecAccepted").unwrap();
-    assert_eq!((condition.status.as_str(), condition.message.as_str()), ("False", "spec.x: no"));
+    let condition = told
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "SpecAccepted")
+        .unwrap();
+    assert_eq!(
+        (condition.status.as_str(), condition.message.as_str()),
+        ("False", "spec.x: no")
+    );
     assert_eq!(told.endpoint, accepted.endpoint);
     assert_eq!((told.phase, told.observed_generation), (Some(Phase::Ready), Some(3)));
 }
 
 #[test]
 fn what_the_api_server_refuses_is_told() {
-    let blocked = Seen { blocked: Some(("QuotaExceeded", "exceeded quota".into())), ..seen(server(2, 1), None) };
+    let blocked = Seen {
+        blocked: Some(("QuotaExceeded", "exceeded quota".into())),
+        ..seen(server(2, 1), None)
+    };
     assert_eq!(condition(&blocked, None, "Progressing"), "False/QuotaExceeded");
 }
 
@@ -153,10 +207,20 @@ fn what_the_api_server_refuses_is_told() {
 fn a_condition_keeps_its_transition_time_while_its_status_stays() {
     let before = status(&seen(server(2, 0), None), None, &now());
     let after = status(&seen(server(2, 1), None), Some(&before), &later());
-    let times: Vec<_> = after.conditions.iter().map(|c| (c.type_.as_str(), c.last_transition_time == later())).collect();
+    let times: Vec<_> = after
+        .conditions
+        .iter()
+        .map(|c| (c.type_.as_str(), c.last_transition_time == later()))
+        .collect();
     assert_eq!(
         times,
-        [("Available", true), ("Progressing", false), ("RouterReady", false), ("RolesReady", false), ("SpecAccepted", false)]
+        [
+            ("Available", true),
+            ("Progressing", false),
+            ("RouterReady", false),
+            ("RolesReady", false),
+            ("SpecAccepted", false)
+        ]
     );
     assert_eq!(status(&seen(server(2, 1), None), Some(&after), &later()), after);
 }
