@@ -21,7 +21,7 @@ const RELEASE: &str = "model-deployment-operator";
 const SYSTEM: &str = "model-deployment-operator-system";
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart.yaml");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/model-deployment-operator");
-const METRICS: &str = "/apis/worker.gpustack.ai/v1/namespaces/default/modeldeployments/chat/metrics";
+const METRICS: &str = "/apis/worker.gpustack.ai/v1/namespaces/default/modeldeployments/chat/metrics?pretty=true";
 /// Ports of the router's Pod.
 const ROUTER: u16 = 8081;
 const ROUTER_METRICS: u16 = 9090;
@@ -113,7 +113,7 @@ async fn show(cluster: &Cluster, once: bool) -> Outcome<()> {
         step("try it from another shell");
         println!("  export KUBECONFIG={}", kubeconfig.display());
         println!("  kubectl get modeldeployments,pods");
-        println!("  kubectl get --raw {METRICS}");
+        println!("  kubectl get --raw '{METRICS}'");
         println!(
             "  curl -s http://{router}/v1/completions -H 'Content-Type: application/json' -d '{{\"model\":\"Qwen/Qwen3-0.6B\",\"prompt\":\"Hello\",\"max_tokens\":16}}'"
         );
@@ -124,7 +124,7 @@ async fn show(cluster: &Cluster, once: bool) -> Outcome<()> {
         println!("  the router takes completions at http://{router}; Ctrl-C ends everything");
     }
     step("the metrics of the deployment, read while the long completions were in flight");
-    println!("{}", serde_json::to_string_pretty(&answer)?);
+    println!("{answer}");
     if !once {
         std::future::pending::<()>().await;
     }
@@ -178,17 +178,18 @@ impl Pods {
     }
 
     /// Reads the subresource while requests are in flight, and checks it against what the Pods say just before and just after.
-    async fn read_in_flight(&self, cluster: &Cluster) -> Outcome<Value> {
+    async fn read_in_flight(&self, cluster: &Cluster) -> Outcome<String> {
         let asked = ["running", "waiting", "router-reported-workers", "router-running"];
         let mut last = String::new();
         for _ in 0..50 {
             let before = self.say().await?;
-            let answer: Value = serde_json::from_str(&kubectl(cluster, &["get", "--raw", METRICS]).await?)?;
+            let text = kubectl(cluster, &["get", "--raw", METRICS]).await?;
             let after = self.say().await?;
             if before[0] < IN_FLIGHT as f64 || before != after {
                 last = format!("the Pods said {before:?}, then {after:?}");
                 continue;
             }
+            let answer: Value = serde_json::from_str(&text)?;
             let gauges = ["processing", "queueing"]
                 .iter()
                 .flat_map(|list| answer[list].as_array().into_iter().flatten());
@@ -213,7 +214,7 @@ impl Pods {
                     .collect::<Vec<_>>()
                     .join(", ")
             ));
-            return Ok(answer);
+            return Ok(text);
         }
         Err(format!("the Pods never stood still long enough to compare; {last}").into())
     }

@@ -80,8 +80,8 @@ enum PassError {
     #[error(transparent)]
     Blocked(Blocked),
     /// The status could not be written.
-    #[error("cannot write the status")]
-    Status(#[source] kube::Error),
+    #[error("cannot write the status: {}", refused::sentence(.0))]
+    Status(kube::Error),
 }
 
 /// A controller, and the future that keeps it and `index` current: to be polled by every replica, for as long as it runs.
@@ -180,10 +180,13 @@ impl Controller {
         tracing::warn!(
             namespace = object.namespace(),
             name = object.name_any(),
-            error = error as &dyn std::error::Error,
+            %error,
             retry_seconds = pause.as_secs(),
             "a ModelDeployment could not be brought to its spec"
         );
         Action::requeue(pause)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,13 +47,16 @@ struct Sighting {
     at: Instant,
 }
 
-/// What to do about a Lease.
+/// What an attempt came to.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    /// Ours, or free to take: write it.
-    Write,
-    /// Somebody else's.
-    Respect,
+enum Attempt {
+    /// The Lease is ours.
+    Held,
+    /// Somebody else has it.
+    Respected,
+    /// It was written between our reading and our writing: by another candidate, or by an earlier attempt of ours of which we never had
+    /// the answer. The next attempt shows which.
+    Contended,
 }
 
 impl Election {
@@ -98,8 +101,8 @@ impl Election {
         loop {
             let asked = Instant::now();
             match self.attempt(RENEW_DEADLINE).await {
-                Ok(true) => return asked,
-                Ok(false) => {}
+                Ok(Attempt::Held) => return asked,
+                Ok(Attempt::Respected | Attempt::Contended) => {}
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot acquire the Lease"),
             }
             sleep(RETRY_PERIOD).await;
@@ -116,43 +119,41 @@ impl Election {
                 return;
             }
             match self.attempt(left).await {
-                Ok(true) => renewed = asked,
-                Ok(false) => return,
+                Ok(Attempt::Held) => renewed = asked,
+                Ok(Attempt::Respected) => return,
+                Ok(Attempt::Contended) => {}
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the Lease"),
             }
         }
     }
 
-    /// Reads the Lease and writes it if it is ours or free. False where somebody else has it.
-    async fn attempt(&mut self, within: Duration) -> Result<bool, AttemptError> {
+    /// Reads the Lease and writes it if it is ours or free.
+    async fn attempt(&mut self, within: Duration) -> Result<Attempt, AttemptError> {
         timeout(within, self.read_and_write()).await.map_err(|_| AttemptError::Timeout)?
     }
 
-    async fn read_and_write(&mut self) -> Result<bool, AttemptError> {
+    async fn read_and_write(&mut self) -> Result<Attempt, AttemptError> {
         let written = match self.leases.get_opt(&self.name).await.map_err(AttemptError::Call)? {
             None => {
                 let metadata = ObjectMeta { name: Some(self.name.clone()), ..Default::default() };
                 let lease = Lease { metadata, spec: Some(self.claim(None)), ..Default::default() };
                 self.leases.create(&PostParams::default(), &lease).await
             }
-            Some(lease) => match self.judge(&lease, Instant::now()) {
-                Verdict::Respect => return Ok(false),
-                Verdict::Write => {
-                    let spec = Some(self.claim(lease.spec.as_ref()));
-                    self.leases.replace(&self.name, &PostParams::default(), &Lease { spec, ..lease }).await
-                }
-            },
+            Some(lease) if self.may_take(&lease, Instant::now()) => {
+                let spec = Some(self.claim(lease.spec.as_ref()));
+                self.leases.replace(&self.name, &PostParams::default(), &Lease { spec, ..lease }).await
+            }
+            Some(_) => return Ok(Attempt::Respected),
         };
         match written {
-            Ok(_) => Ok(true),
-            // Another candidate was faster.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Ok(_) => Ok(Attempt::Held),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Contended),
             Err(error) => Err(AttemptError::Call(error)),
         }
     }
 
-    /// Ours, free, or unchanged for longer than it is respected.
-    fn judge(&mut self, lease: &Lease, now: Instant) -> Verdict {
+    /// Whether the Lease is ours, free, or unchanged for longer than it is respected.
+    fn may_take(&mut self, lease: &Lease, now: Instant) -> bool {
         let version = lease.resource_version();
         let unchanged_since = match &self.seen {
             Some(seen) if seen.version == version => seen.at,
@@ -165,11 +166,7 @@ impl Election {
         let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
         let seconds = spec.and_then(|spec| spec.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
         let respected = seconds.map_or(LEASE_DURATION, Duration::from_secs);
-        if holder.is_empty() || holder == self.identity || now.duration_since(unchanged_since) > respected {
-            Verdict::Write
-        } else {
-            Verdict::Respect
-        }
+        holder.is_empty() || holder == self.identity || now.duration_since(unchanged_since) > respected
     }
 
     fn claim(&self, before: Option<&LeaseSpec>) -> LeaseSpec {

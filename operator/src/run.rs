@@ -8,7 +8,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use model_deployment::index::Index;
-use model_deployment::render::Defaults;
 use model_deployment::scrape::{self, Scraper, TrustError};
 use model_deployment::snapshot::{self, Snapshots};
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
@@ -128,11 +127,7 @@ fn termination() -> io::Result<CancellationToken> {
 
 fn controller_options(options: &Run) -> controller::Options {
     controller::Options {
-        defaults: Defaults {
-            vllm_router_image: options.vllm_router_image.clone(),
-            sglang_gateway_image: options.sglang_gateway_image.clone(),
-            llm_d_router_image: options.llm_d_router_image.clone(),
-        },
+        defaults: options.images.clone().into(),
         max_unavailable: options.max_unavailable,
         pod_name: options.pod_name.clone(),
     }

@@ -242,3 +242,23 @@ fn hash(bytes: &[u8]) -> String {
             text
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_takes_not_every_place_and_gives_its_own_back() {
+        let crowd = Crowd::default();
+        let (one, other): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let mut places: Vec<_> = (0..1024).map(|_| crowd.enter(one).unwrap()).collect();
+        assert!(crowd.enter(one).is_none());
+        places.extend((0..1024).map(|_| crowd.enter(other).unwrap()));
+        assert!(crowd.enter([192, 0, 2, 3].into()).is_none());
+        places.pop();
+        assert!(crowd.enter(one).is_none());
+        assert!(crowd.enter([192, 0, 2, 3].into()).is_some());
+        drop(places);
+        assert!(crowd.0.lock().is_empty());
+    }
+}

@@ -101,6 +101,11 @@ impl Choices {
         &self.given
     }
 
+    /// Tensor × pipeline × data parallel ranks.
+    pub fn all_ranks(&self) -> u32 {
+        self.tensor.saturating_mul(self.pipeline).saturating_mul(self.data)
+    }
+
     /// Whether the engine serves over TLS: a certificate or a key is named (resource contract, section 2).
     pub fn tls(&self) -> bool {
         self.certificate || self.key
@@ -122,7 +127,10 @@ impl Choices {
         };
         choices.certificate = choices.gives("--ssl-certfile");
         choices.key = choices.gives("--ssl-keyfile");
-        choices.port = choices.last("--port").map(|given| number(given, "a port from 1 to 65535")).transpose()?;
+        choices.port = choices
+            .last("--port")
+            .map(|given| number(given, "a port from 1 to 65535"))
+            .transpose()?;
         Ok(choices)
     }
 
@@ -131,9 +139,7 @@ impl Choices {
             Some(HostTier::Hierarchical)
         } else if self.gives("--enable-lmcache") {
             Some(HostTier::LmCache)
-        } else if self.gives("--enable-flexkv")
-            || self.value("--radix-cache-backend") == Some("flexkv")
-        {
+        } else if self.gives("--enable-flexkv") || self.value("--radix-cache-backend") == Some("flexkv") {
             Some(HostTier::FlexKv)
         } else {
             None
@@ -141,7 +147,9 @@ impl Choices {
     }
 
     fn ranks(&self, flag: &str) -> Result<u32, MalformedValue> {
-        self.last(flag).map_or(Ok(1), |given| number(given, "a whole number of ranks from 1 to 65535").map(u32::from))
+        self.last(flag).map_or(Ok(1), |given| {
+            number(given, "a whole number of ranks from 1 to 65535").map(u32::from)
+        })
     }
 
     fn last(&self, flag: &str) -> Option<&Given> {
@@ -153,6 +161,10 @@ fn number(given: &Given, wanted: &'static str) -> Result<u16, MalformedValue> {
     let value = given.value.as_deref().unwrap_or_default();
     match value.parse::<u16>() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err(MalformedValue { spelled: given.spelled.clone(), value: value.to_owned(), wanted }),
+        _ => Err(MalformedValue {
+            spelled: given.spelled.clone(),
+            value: value.to_owned(),
+            wanted,
+        }),
     }
 }

@@ -87,14 +87,18 @@ impl VllmConnector {
     /// the one that holds others (compatibility notes, finding G).
     fn configuration(&self) -> Value {
         match self {
-            Self::Mooncake(part, protocol) => {
-                connector("MooncakeConnector", *part, Some(json!({ "mooncake_protocol": protocol })))
-            }
+            Self::Mooncake(part, protocol) => connector(
+                "MooncakeConnector",
+                *part,
+                Some(json!({ "mooncake_protocol": protocol })),
+            ),
             Self::Nixl(part) => connector("NixlConnector", *part, None),
             Self::Store(part) => connector("MooncakeStoreConnector", *part, None),
-            Self::Offloading(bytes) => {
-                connector("OffloadingConnector", Part::Both, Some(json!({ "cpu_bytes_to_use": bytes })))
-            }
+            Self::Offloading(bytes) => connector(
+                "OffloadingConnector",
+                Part::Both,
+                Some(json!({ "cpu_bytes_to_use": bytes })),
+            ),
             Self::Multi(part, connectors) => {
                 let connectors: Vec<_> = connectors.iter().map(Self::configuration).collect();
                 connector("MultiConnector", *part, Some(json!({ "connectors": connectors })))
@@ -183,13 +187,20 @@ impl Sglang {
         }
         line.word("--enable-metrics");
         match self.transfer {
-            Some(Transfer::Prefill { backend, bootstrap_port }) => {
+            Some(Transfer::Prefill {
+                backend,
+                bootstrap_port,
+            }) => {
                 line.option("--disaggregation-mode", "prefill")
                     .option("--disaggregation-transfer-backend", backend)
                     .option("--disaggregation-bootstrap-port", bootstrap_port);
             }
-            Some(Transfer::Decode { backend, retraction_backup }) => {
-                line.option("--disaggregation-mode", "decode").option("--disaggregation-transfer-backend", backend);
+            Some(Transfer::Decode {
+                backend,
+                retraction_backup,
+            }) => {
+                line.option("--disaggregation-mode", "decode")
+                    .option("--disaggregation-transfer-backend", backend);
                 if retraction_backup {
                     line.option("--disaggregation-decode-retraction-backup", "cpu_tensor");
                 }

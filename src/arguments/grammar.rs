@@ -75,7 +75,11 @@ impl Grammar {
                 value = rest.next_if(|next| dotted || !looks_like_an_option(next)).cloned();
             }
             if let Some(flag) = self.resolve(spelled) {
-                given.push(Given { flag, spelled: spelled.to_owned(), value });
+                given.push(Given {
+                    flag,
+                    spelled: spelled.to_owned(),
+                    value,
+                });
             }
         }
         given
@@ -95,7 +99,9 @@ impl Grammar {
         if self == Self::LlmD || name.trim_start_matches('-').is_empty() {
             return None;
         }
-        let mut beginning = known.range(name.as_str()..).take_while(|(spelling, _)| spelling.starts_with(&name));
+        let mut beginning = known
+            .range(name.as_str()..)
+            .take_while(|(spelling, _)| spelling.starts_with(&name));
         match (beginning.next(), beginning.next()) {
             (Some((_, first)), None) => Some(first),
             _ => None,
@@ -117,5 +123,158 @@ impl Grammar {
 /// Whether `argparse` takes `argument` for an option where a value is wanted: it begins with a dash, is not a negative number, and
 /// has no space.
 fn looks_like_an_option(argument: &str) -> bool {
-    argument.strip_prefix('-').is_some_and(|rest| !rest.is_empty() && rest.parse::<f64>().is_err() && !argument.contains(' '))
+    let negative_number = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
+    argument
+        .strip_prefix('-')
+        .is_some_and(|rest| !negative_number(rest) && !argument.contains(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(grammar: Grammar, line: &str) -> Vec<(String, Option<String>)> {
+        let arguments: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        grammar
+            .read(&arguments)
+            .into_iter()
+            .map(|given| (given.flag.to_owned(), given.value))
+            .collect()
+    }
+
+    /// Each line's first known option and its value; none where it decides nothing. The expectations are what the programs' own
+    /// parsers said.
+    fn each(grammar: Grammar, table: &[(&str, Option<(&str, Option<&str>)>)]) {
+        for (line, expected) in table {
+            let first = read(grammar, line).into_iter().next();
+            let expected = expected.map(|(flag, value)| (flag.to_owned(), value.map(str::to_owned)));
+            assert_eq!(first, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn vllm_takes_underscores_dots_prefixes_and_short_aliases() {
+        each(
+            Grammar::Vllm,
+            &[
+                ("--port 9000", Some(("--port", Some("9000")))),
+                ("--port=9000", Some(("--port", Some("9000")))),
+                ("--por 9000", Some(("--port", Some("9000")))),
+                ("--po 9000", None), // --pooler-config too
+                ("--tensor_parallel_size 2", Some(("--tensor-parallel-size", Some("2")))),
+                ("--tensor_p=2", Some(("--tensor-parallel-size", Some("2")))),
+                ("-tp 2", Some(("--tensor-parallel-size", Some("2")))),
+                ("-tp=2", Some(("--tensor-parallel-size", Some("2")))),
+                ("-pp 2", Some(("--pipeline-parallel-size", Some("2")))),
+                ("-dp 2", Some(("--data-parallel-size", Some("2")))),
+                ("-dpl 2", Some(("--data-parallel-size-local", Some("2")))),
+                ("--data-parallel-size 2", Some(("--data-parallel-size", Some("2")))),
+                ("-d 2", None),
+                (
+                    "--kv-transfer-config.kv_role kv_both",
+                    Some(("--kv-transfer-config", Some("kv_both"))),
+                ),
+                (
+                    "--kv_transfer_config.kv_connector_extra_config.a=b",
+                    Some(("--kv-transfer-config", Some("b"))),
+                ),
+                ("--kv-tr {}", Some(("--kv-transfer-config", Some("{}")))),
+                (
+                    "--kv-events-config.topic --port",
+                    Some(("--kv-events-config", Some("--port"))),
+                ),
+                ("--ssl-cert c", None), // --ssl-certfile, --ssl-cert-reqs
+                ("--ssl-certf c", Some(("--ssl-certfile", Some("c")))),
+                ("--ssl_keyfile=k", Some(("--ssl-keyfile", Some("k")))),
+                ("--disable-log-stats", Some(("--disable-log-stats", None))),
+                ("--disable-log-st", Some(("--disable-log-stats", None))),
+                ("--grpc", Some(("--grpc", None))),
+                ("--grp", None), // --grpc-port too
+                ("--seed -1", Some(("--seed", Some("-1")))),
+                ("--headless --port 1", Some(("--headless", None))),
+                ("--unheard-of 5", None),
+                ("-- --port 1", None),
+                ("port 9000", None),
+            ],
+        );
+    }
+
+    #[test]
+    fn sglang_takes_prefixes_and_aliases_and_no_underscores() {
+        each(
+            Grammar::Sglang,
+            &[
+                ("--po 9000", Some(("--port", Some("9000")))),
+                ("--tp 2", Some(("--tp-size", Some("2")))),
+                ("--tensor-parallel-size=2", Some(("--tp-size", Some("2")))),
+                ("--tp_size 2", None),
+                ("--pipeline-parallel-size 2", Some(("--pp-size", Some("2")))),
+                ("--dp 2", Some(("--dp-size", Some("2")))),
+                ("--ssl_certfile c", None),
+                ("--ssl-cert c", Some(("--ssl-certfile", Some("c")))),
+                ("--ssl-keyf k", None), // --ssl-keyfile, --ssl-keyfile-password
+                ("--ssl-keyfile k", Some(("--ssl-keyfile", Some("k")))),
+                ("--enable-hicache", Some(("--enable-hierarchical-cache", None))),
+                (
+                    "--enable-hierarchical-cache",
+                    Some(("--enable-hierarchical-cache", None)),
+                ),
+                (
+                    "--hicache-storage-backend-e {}",
+                    Some(("--hicache-storage-backend-extra-config", Some("{}"))),
+                ),
+                ("--port.x 1", None),
+            ],
+        );
+    }
+
+    #[test]
+    fn routers_take_prefixes() {
+        each(
+            Grammar::VllmRouter,
+            &[
+                ("--sel a=b", Some(("--selector", Some("a=b")))),
+                ("--prometheus-por=1", Some(("--prometheus-port", Some("1")))),
+                ("--prometheus 1", None),
+                ("--service-discovery", Some(("--service-discovery", None))),
+                ("--service-disc", None),
+                ("--service_discovery", None),
+            ],
+        );
+        each(
+            Grammar::SglangRouter,
+            &[
+                ("--pd", Some(("--pd-disaggregation", None))),
+                ("--sel a=b", Some(("--selector", Some("a=b")))),
+            ],
+        );
+        each(
+            Grammar::Smg,
+            &[("--pd", None), ("--pd-d", Some(("--pd-disaggregation", None)))],
+        );
+        each(
+            Grammar::LlmD,
+            &[
+                ("--metrics-port 1", Some(("--metrics-port", Some("1")))),
+                ("-metrics-port=1", Some(("--metrics-port", Some("1")))),
+                ("--metrics-por 1", None),
+            ],
+        );
+    }
+
+    #[test]
+    fn every_option_is_told_apart_by_its_first_name() {
+        for grammar in [
+            Grammar::Vllm,
+            Grammar::Sglang,
+            Grammar::VllmRouter,
+            Grammar::SglangRouter,
+            Grammar::Smg,
+            Grammar::LlmD,
+        ] {
+            for (spelling, first) in grammar.spellings() {
+                assert_eq!(grammar.resolve(spelling), Some(*first), "{grammar:?} {spelling}");
+            }
+        }
+    }
 }

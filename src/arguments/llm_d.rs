@@ -20,7 +20,11 @@ pub struct EndpointPicker {
 impl EndpointPicker {
     /// The arguments up to where a user's follow.
     pub fn line(&self) -> Line {
-        let selector: Vec<_> = self.selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let selector: Vec<_> = self
+            .selector
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
         let mut line = Line::default();
         line.assign("--endpoint-selector", selector.join(","))
             .assign("--endpoint-target-ports", self.port)
@@ -55,8 +59,14 @@ impl CoordinatorLine {
 pub fn coordinator_owned() -> &'static [Owned] {
     const OWNED: [Owned; 3] = [
         Owned::rendered("--secure-serving"),
-        Owned { flag: "--metrics-port", why: "would move the metrics listener away from where it is looked for" },
-        Owned { flag: "--metrics-cert-dir", why: "is the field spec.router.coordinator.metricsCertSecret" },
+        Owned {
+            flag: "--metrics-port",
+            why: "would move the metrics listener away from where it is looked for",
+        },
+        Owned {
+            flag: "--metrics-cert-dir",
+            why: "is the field spec.router.coordinator.metricsCertSecret",
+        },
     ];
     &OWNED
 }

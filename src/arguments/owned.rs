@@ -16,7 +16,10 @@ pub struct Owned {
 impl Owned {
     /// An option that the operator renders itself.
     pub const fn rendered(flag: &'static str) -> Self {
-        Self { flag, why: "is set by the operator" }
+        Self {
+            flag,
+            why: "is set by the operator",
+        }
     }
 }
 
@@ -38,9 +41,18 @@ impl OwnedFlag {
     /// # Errors
     /// That option.
     pub fn refuse(given: &[Given], owned: &[Owned]) -> Result<(), Self> {
-        let found = given.iter().find_map(|given| owned.iter().find(|owned| owned.flag == given.flag).map(|owned| (given, owned)));
+        let found = given.iter().find_map(|given| {
+            owned
+                .iter()
+                .find(|owned| owned.flag == given.flag)
+                .map(|owned| (given, owned))
+        });
         match found {
-            Some((given, owned)) => Err(Self { spelled: given.spelled.clone(), flag: owned.flag, why: owned.why }),
+            Some((given, owned)) => Err(Self {
+                spelled: given.spelled.clone(),
+                flag: owned.flag,
+                why: owned.why,
+            }),
             None => Ok(()),
         }
     }

@@ -64,13 +64,20 @@ impl RouterLine {
         if let Some(connector) = self.kv_connector {
             line.assign("--kv-connector", connector);
         }
-        line.word("--service-discovery").assign("--service-discovery-namespace", &self.namespace);
+        line.word("--service-discovery")
+            .assign("--service-discovery-namespace", &self.namespace);
         match &self.discovery {
             Discovery::Ordinary(labels) => {
                 line.list("--selector", selector(labels));
             }
-            Discovery::Pair { switch, prefill, decode } => {
-                line.word(*switch).list("--prefill-selector", selector(prefill)).list("--decode-selector", selector(decode));
+            Discovery::Pair {
+                switch,
+                prefill,
+                decode,
+            } => {
+                line.word(*switch)
+                    .list("--prefill-selector", selector(prefill))
+                    .list("--decode-selector", selector(decode));
             }
         }
         line.assign("--service-discovery-port", self.worker_port);
@@ -120,7 +127,10 @@ const VLLM_ROUTER: [Owned; 16] = [
     field("--policy", "is the field spec.router.policy"),
     field("--prefill-policy", "is the field spec.router.prefillPolicy"),
     field("--decode-policy", "is the field spec.router.decodePolicy"),
-    field("--request-timeout-secs", "is the field spec.router.requestTimeoutSeconds"),
+    field(
+        "--request-timeout-secs",
+        "is the field spec.router.requestTimeoutSeconds",
+    ),
 ];
 
 const SGLANG_GATEWAY: [Owned; 15] = [
@@ -138,7 +148,10 @@ const SGLANG_GATEWAY: [Owned; 15] = [
     field("--policy", "is the field spec.router.policy"),
     field("--prefill-policy", "is the field spec.router.prefillPolicy"),
     field("--decode-policy", "is the field spec.router.decodePolicy"),
-    field("--request-timeout-secs", "is the field spec.router.requestTimeoutSeconds"),
+    field(
+        "--request-timeout-secs",
+        "is the field spec.router.requestTimeoutSeconds",
+    ),
 ];
 
 const LLM_D: [Owned; 8] = [
@@ -148,6 +161,9 @@ const LLM_D: [Owned; 8] = [
     Owned::rendered("--secure-serving"),
     Owned::rendered("--grpc-health-port"),
     Owned::rendered("--metrics-endpoint-auth"),
-    field("--metrics-port", "would move the metrics listener away from where it is looked for"),
+    field(
+        "--metrics-port",
+        "would move the metrics listener away from where it is looked for",
+    ),
     field("--metrics-cert-dir", "would change the scheme of the metrics listener"),
 ];

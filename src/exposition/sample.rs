@@ -24,9 +24,9 @@ pub(super) enum Refused {
     TooManyLabels,
 }
 
-/// The crate takes a carriage return for a line end wherever it stands. Inside a label's value it is a character like any other, and
-/// this one, which is no character at all, stands in for it there.
-const CARRIAGE_RETURN: char = '\u{FFFE}';
+/// The crate takes a carriage return for a line end wherever it stands; inside a label's value it is a character like any other. There,
+/// this one (no character of any text) and an `r` stand for it, and this one twice for itself.
+const STAND_IN: char = '\u{FFFE}';
 
 /// Reads a line.
 pub(super) fn parse(start: Start<'_>) -> Result<Sample, Refused> {
@@ -160,7 +160,8 @@ fn push_labels(line: &mut String, labels: &str) {
     let mut characters = labels.chars().peekable();
     while let Some(character) = characters.next() {
         match character {
-            '\r' => line.push(CARRIAGE_RETURN),
+            '\r' => line.extend([STAND_IN, 'r']),
+            STAND_IN => line.extend([STAND_IN, STAND_IN]),
             '\\' => match characters.peek() {
                 Some('\\' | '"' | 'n') => line.extend([character, characters.next().unwrap_or_default()]),
                 _ => line.push_str(r"\\"),
@@ -170,21 +171,32 @@ fn push_labels(line: &mut String, labels: &str) {
     }
 }
 
-/// Undoes what [`push_labels`] did to a carriage return.
+/// Undoes the stand-in of [`push_labels`].
 fn restore(value: &str) -> String {
-    value.replace(CARRIAGE_RETURN, "\r")
+    let mut restored = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        restored.push(match character {
+            STAND_IN if characters.next() == Some('r') => '\r',
+            other => other,
+        });
+    }
+    restored
 }
 
-/// The crate wants a sign before infinity and a digit before the point.
+/// The crate wants a sign before infinity, which it knows by its short name alone, and a digit before the point.
 fn push_number(line: &mut String, number: &str) {
     let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
-    line.push_str(&number[..number.len() - unsigned.len()]);
-    if unsigned.len() == number.len()
-        && (unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity"))
-    {
-        line.push('+');
+    let sign = &number[..number.len() - unsigned.len()];
+    if unsigned.eq_ignore_ascii_case("inf") || unsigned.eq_ignore_ascii_case("infinity") {
+        line.extend([if sign.is_empty() { "+" } else { sign }, "Inf"]);
+        return;
     }
-    if unsigned.starts_with('.') {
+    line.push_str(sign);
+    if unsigned
+        .strip_prefix('.')
+        .is_some_and(|decimals| decimals.starts_with(|digit: char| digit.is_ascii_digit()))
+    {
         line.push('0');
     }
     line.push_str(unsigned);

@@ -54,6 +54,8 @@ pub struct IndexedPod {
     pub terminating: bool,
     /// Its address, once it has one.
     pub address: Option<IpAddr>,
+    /// Whether another live Pod reports the same address: whose listener answers there cannot be known.
+    pub contested: bool,
     /// Whether it shares its node's network.
     pub host_network: bool,
     /// The container that serves metrics, once it was seen running.

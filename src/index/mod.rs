@@ -77,7 +77,10 @@ impl Index {
 
     /// Takes in what happened to a ModelDeployment.
     pub fn observe_model_deployment(&self, event: &Event<ModelDeployment>) {
-        self.tables.write().model_deployments.apply(event, |object| expected(&object.spec));
+        self.tables
+            .write()
+            .model_deployments
+            .apply(event, |object| expected(&object.spec));
     }
 
     /// Whether every kind was listed once: before that, an absent Pod may only not have been seen yet.
@@ -92,30 +95,36 @@ impl Index {
     /// The ModelDeployment of that name with its Pods; none where there is no such object.
     pub fn deployment(&self, namespace: &str, name: &str) -> Option<Deployment> {
         let tables = self.tables.read();
-        let Row { uid, value: expected, .. } = tables.model_deployments.get(namespace, name)?;
+        let Row {
+            uid, value: expected, ..
+        } = tables.model_deployments.get(namespace, name)?;
         let mut engines: Vec<_> = tables
             .pods
             .owned_by(namespace, OwnerKind::ModelDeployment, uid)
             .filter_map(|(pod, row)| {
-                let roles = expected.iter().filter(|role| role.kind.is_some()).map(|role| role.role.as_str());
+                let roles = expected
+                    .iter()
+                    .filter(|role| role.kind.is_some())
+                    .map(|role| role.role.as_str());
                 let place = place(name, roles, pod, row.value.named_role())?;
-                let member = if place.member == 0 { Member::Leader } else { Member::Follower };
+                let member = if place.member == 0 {
+                    Member::Leader
+                } else {
+                    Member::Follower
+                };
                 Some((place.member, indexed(pod, row, place.role, place.ordinal, Some(member))))
             })
             .collect();
-        engines.sort_by(|(left_member, left), (right_member, right)| {
-            (&left.role, left.ordinal, left_member, &left.name).cmp(&(
-                &right.role,
-                right.ordinal,
-                right_member,
-                &right.name,
-            ))
-        });
+        engines.sort_by_cached_key(|(member, pod)| (pod.role.clone(), pod.ordinal, *member, pod.name.clone()));
         let mut pods: Vec<_> = engines.into_iter().map(|(_, pod)| pod).collect();
         for role in [ROUTER, COORDINATOR] {
             pods.extend(tables.routers(namespace, uid, &format!("{name}-{role}"), role));
         }
         pods.sort_by(|left, right| left.role.cmp(&right.role));
+        for pod in &mut pods {
+            let claims = |other: &Row<Observed>| other.uid != pod.uid && other.value.claims(pod.address);
+            pod.contested = !pod.host_network && tables.pods.rows().any(claims);
+        }
         Some(Deployment {
             namespace: namespace.into(),
             name: name.into(),
@@ -139,12 +148,17 @@ impl Tables {
             .flat_map(|(_, row)| self.pods.owned_by(namespace, OwnerKind::ReplicaSet, &row.uid))
             .collect();
         pods.sort_by_key(|(name, _)| *name);
-        pods.into_iter().zip(0..).map(|((name, row), ordinal)| indexed(name, row, role, ordinal, None)).collect()
+        pods.into_iter()
+            .zip(0..)
+            .map(|((name, row), ordinal)| indexed(name, row, role, ordinal, None))
+            .collect()
     }
 }
 
 fn indexed(name: &str, row: &Row<Observed>, role: &str, ordinal: u32, member: Option<Member>) -> IndexedPod {
-    let Row { uid, value: observed, .. } = row;
+    let Row {
+        uid, value: observed, ..
+    } = row;
     let facts = observed.facts(role, member);
     IndexedPod {
         name: name.into(),
@@ -154,8 +168,9 @@ fn indexed(name: &str, row: &Row<Observed>, role: &str, ordinal: u32, member: Op
         phase: observed.phase,
         terminating: observed.terminating,
         address: observed.address,
+        contested: false,
         host_network: observed.host_network,
-        container: facts.and_then(|facts| observed.container(facts)).cloned(),
+        container: facts.and(observed.container.clone()),
         facts: facts.cloned(),
     }
 }

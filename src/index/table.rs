@@ -30,7 +30,12 @@ pub(super) struct Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { rows: HashMap::new(), owned: HashMap::new(), relist: HashMap::new(), listed: false }
+        Self {
+            rows: HashMap::new(),
+            owned: HashMap::new(),
+            relist: HashMap::new(),
+            listed: false,
+        }
     }
 }
 
@@ -72,6 +77,11 @@ impl<T> Table<T> {
         self.rows.get(&(namespace.to_owned(), name.to_owned()))
     }
 
+    /// Every row.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row<T>> {
+        self.rows.values()
+    }
+
     /// Names and rows of `namespace` whose controller is the object `uid` of `kind`.
     pub(super) fn owned_by<'a>(
         &'a self,
@@ -93,7 +103,9 @@ impl<T> Table<T> {
     }
 
     fn remove(&mut self, key: &Key) {
-        let Some(owner) = self.rows.remove(key).and_then(|row| row.owner) else { return };
+        let Some(owner) = self.rows.remove(key).and_then(|row| row.owner) else {
+            return;
+        };
         if let Some(keys) = self.owned.get_mut(&owner.uid) {
             keys.remove(key);
             if keys.is_empty() {
@@ -109,6 +121,10 @@ fn key(metadata: &ObjectMeta) -> Option<Key> {
 
 fn row<K: Resource, T>(object: &K, keep: impl Fn(&K) -> T) -> Option<(Key, Row<T>)> {
     let metadata = object.meta();
-    let row = Row { uid: metadata.uid.clone()?, owner: Owner::of(metadata), value: keep(object) };
+    let row = Row {
+        uid: metadata.uid.clone()?,
+        owner: Owner::of(metadata),
+        value: keep(object),
+    };
     Some((key(metadata)?, row))
 }

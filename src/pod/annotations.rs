@@ -68,7 +68,12 @@ fn write_listener(listener: &Listener) -> [(String, String); 4] {
 /// # Errors
 /// One reason for which the facts are not believed.
 pub fn read(pod: &Pod) -> Result<Facts, FactsError> {
-    let written = pod.metadata.annotations.as_ref().and_then(|all| all.get(FACTS)).ok_or(FactsError::Absent)?;
+    let written = pod
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(FACTS))
+        .ok_or(FactsError::Absent)?;
     #[derive(serde::Deserialize)]
     struct Versioned {
         version: u32,
@@ -89,7 +94,13 @@ pub fn read(pod: &Pod) -> Result<Facts, FactsError> {
 
 fn check_labels(facts: &Facts, pod: &Pod) -> Result<(), FactsError> {
     let place = labels::read(pod).ok_or(FactsError::Labels("role"))?;
-    let member = place.position.map(|position| if position.member == 0 { Member::Leader } else { Member::Follower });
+    let member = place.position.map(|position| {
+        if position.member == 0 {
+            Member::Leader
+        } else {
+            Member::Follower
+        }
+    });
     if facts.role != place.role {
         return Err(FactsError::Labels("role"));
     }

@@ -40,7 +40,12 @@ pub const COORDINATOR: &str = "coordinator";
 
 /// Labels of every object that is rendered for the ModelDeployment `instance`.
 pub fn of_object(instance: &str) -> Map {
-    map([(NAME, PRODUCT), (INSTANCE, instance), (MANAGED_BY, OPERATOR), (PART_OF, OPERATOR)])
+    map([
+        (NAME, PRODUCT),
+        (INSTANCE, instance),
+        (MANAGED_BY, OPERATOR),
+        (PART_OF, OPERATOR),
+    ])
 }
 
 /// Labels of every object of one engine role.
@@ -116,14 +121,24 @@ pub fn read(pod: &Pod) -> Option<Place> {
         Some(router) if router == COORDINATOR => (COORDINATOR.into(), None),
         Some(_) => (ROUTER_ROLE.into(), None),
         None => {
-            let position =
-                Position { ordinal: get(ORDINAL)?.parse().ok()?, member: get(MEMBER)?.parse().ok()? };
+            let position = Position {
+                ordinal: get(ORDINAL)?.parse().ok()?,
+                member: get(MEMBER)?.parse().ok()?,
+            };
             (get(COMPONENT)?, Some(position))
         }
     };
-    Some(Place { instance: get(INSTANCE)?, role, position, revision: get(REVISION)? })
+    Some(Place {
+        instance: get(INSTANCE)?,
+        role,
+        position,
+        revision: get(REVISION)?,
+    })
 }
 
 fn map<const N: usize>(entries: [(&str, &str); N]) -> Map {
-    entries.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    entries
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }

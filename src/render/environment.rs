@@ -20,7 +20,11 @@ pub(super) const OR_COMMAND: &str = ", or take the role over with command";
 /// Refuses a user's variable whose name is `owned`.
 pub(super) fn refuse_owned(role: &Role, owned: &[&str], way_out: &'static str) -> Result<(), Refusal> {
     match role.env.iter().find(|given| owned.contains(&given.name.as_str())) {
-        Some(given) => Err(Refusal::RoleVariable { role: role.name.clone(), name: given.name.clone(), way_out }),
+        Some(given) => Err(Refusal::RoleVariable {
+            role: role.name.clone(),
+            name: given.name.clone(),
+            way_out,
+        }),
         None => Ok(()),
     }
 }

@@ -6,6 +6,7 @@
 mod engine;
 mod environment;
 mod names;
+mod object;
 mod plan;
 mod pod;
 mod ports;
@@ -21,7 +22,8 @@ mod setting;
 use model_deployment_crds::ModelDeployment;
 
 pub use environment::{LEADER_ADDRESS, MEMBER_INDEX, SIZE};
-pub use plan::{Object, Plan, RolePlan};
+pub use object::Object;
+pub use plan::{Plan, RolePlan};
 pub use ports::{ROUTER as ROUTER_PORT, ROUTER_METRICS as ROUTER_METRICS_PORT};
 pub use refusal::Refusal;
 pub use router::{Identity, RouterPlan};

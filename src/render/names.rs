@@ -11,17 +11,29 @@ pub(super) fn check(setting: &Setting<'_>) -> Result<(), Refusal> {
     let roles = &setting.spec.roles;
     for several in roles.iter().filter(|role| role.size > 1) {
         for other in roles {
-            let Some(ordinal) = replica_named(several, &other.name) else { continue };
+            let Some(ordinal) = replica_named(several, &other.name) else {
+                continue;
+            };
             if ordinal >= several.replicas {
                 continue;
             }
             let (first, second) = (several.name.clone(), other.name.clone());
             if other.size == 1 && other.replicas > 0 {
                 let name = format!("{}-{}-0", setting.name, other.name);
-                return Err(Refusal::SameName { kind: "Pod", name, first, second });
+                return Err(Refusal::SameName {
+                    kind: "Pod",
+                    name,
+                    first,
+                    second,
+                });
             }
             let name = format!("{}-{}", setting.name, other.name);
-            return Err(Refusal::SameName { kind: "Service", name, first, second });
+            return Err(Refusal::SameName {
+                kind: "Service",
+                name,
+                first,
+                second,
+            });
         }
     }
     Ok(())

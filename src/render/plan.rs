@@ -1,18 +1,15 @@
 //! Everything that is rendered for one ModelDeployment. Pods, and the Services of replicas of several Pods, are made on demand: a role
 //! may have a thousand replicas.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{Role as RbacRole, RoleBinding};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model_deployment_crds::role::{Role, RoleKind};
-use serde::Serialize;
 
 use super::engine::{Engine, producer};
+use super::object::Object;
 use super::router::RouterPlan;
 use super::setting::Setting;
 use super::{Refusal, pod, ports, revision, router, service};
-use crate::index::ExpectedRole;
 use crate::pod::labels::{self, Position};
 use crate::pod::{Facts, Member, Producer};
 
@@ -58,7 +55,11 @@ impl RolePlan {
     /// The name of one Pod: `<md>-<role>-<ordinal>`, and `-<member>` in a replica of several Pods.
     pub fn pod_name(&self, position: Position) -> String {
         let replica = self.replica_name(position.ordinal);
-        if self.size > 1 { format!("{replica}-{}", position.member) } else { replica }
+        if self.size > 1 {
+            format!("{replica}-{}", position.member)
+        } else {
+            replica
+        }
     }
 
     /// One Pod.
@@ -94,32 +95,25 @@ impl RolePlan {
 }
 
 impl Plan {
-    /// What the metrics side is to expect.
-    pub fn expected(&self) -> Vec<ExpectedRole> {
-        let routers = [&self.router, &self.coordinator].into_iter().flatten().map(|plan| ExpectedRole {
-            role: plan.facts.role.clone(),
-            producer: plan.facts.producer,
-            kind: None,
-            replicas: plan.replicas,
-            take_over: false,
-        });
-        let roles = self.roles.iter().map(|role| ExpectedRole {
-            role: role.name.clone(),
-            producer: role.producer,
-            kind: Some(role.kind),
-            replicas: role.replicas,
-            take_over: role.take_over,
-        });
-        roles.chain(routers).collect()
-    }
-
     /// Every object in the order of creation: Services, then the router and the coordinator, then the Pods of every role.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         let services = self.services.iter().cloned().map(Object::from);
-        let replicas = self.roles.iter().flat_map(|role| (0..role.replicas).filter_map(|ordinal| role.replica_service(ordinal)));
-        let routers = [&self.router, &self.coordinator].into_iter().flatten().flat_map(RouterPlan::objects);
-        let pods = self.roles.iter().flat_map(|role| role.positions().map(|position| role.pod(position)));
-        services.chain(replicas.map(Object::from)).chain(routers).chain(pods.map(Object::from))
+        let replicas = self
+            .roles
+            .iter()
+            .flat_map(|role| (0..role.replicas).filter_map(|ordinal| role.replica_service(ordinal)));
+        let routers = [&self.router, &self.coordinator]
+            .into_iter()
+            .flatten()
+            .flat_map(RouterPlan::objects);
+        let pods = self
+            .roles
+            .iter()
+            .flat_map(|role| role.positions().map(|position| role.pod(position)));
+        services
+            .chain(replicas.map(Object::from))
+            .chain(routers)
+            .chain(pods.map(Object::from))
     }
 }
 
@@ -139,56 +133,6 @@ impl RouterPlan {
     }
 }
 
-/// One rendered object. Serializes as the object alone, `apiVersion` and `kind` included.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-#[expect(missing_docs, reason = "each is the kind that it names")]
-pub enum Object {
-    Service(Box<Service>),
-    ServiceAccount(Box<ServiceAccount>),
-    Role(Box<RbacRole>),
-    RoleBinding(Box<RoleBinding>),
-    ConfigMap(Box<ConfigMap>),
-    Deployment(Box<Deployment>),
-    Pod(Box<Pod>),
-}
-
-macro_rules! objects {
-    ($($kind:ident($of:ty)),+ $(,)?) => {
-        $(impl From<$of> for Object {
-            fn from(object: $of) -> Self {
-                Self::$kind(Box::new(object))
-            }
-        })+
-
-        impl Object {
-            /// The object's kind.
-            pub fn kind(&self) -> &'static str {
-                match self {
-                    $(Self::$kind(_) => stringify!($kind),)+
-                }
-            }
-
-            /// The object's metadata.
-            pub fn metadata(&self) -> &ObjectMeta {
-                match self {
-                    $(Self::$kind(object) => &object.metadata,)+
-                }
-            }
-        }
-    };
-}
-
-objects!(
-    Service(Service),
-    ServiceAccount(ServiceAccount),
-    Role(RbacRole),
-    RoleBinding(RoleBinding),
-    ConfigMap(ConfigMap),
-    Deployment(Deployment),
-    Pod(Pod),
-);
-
 pub(super) fn plan(setting: &Setting<'_>) -> Result<Plan, Refusal> {
     let workers = setting
         .spec
@@ -196,24 +140,59 @@ pub(super) fn plan(setting: &Setting<'_>) -> Result<Plan, Refusal> {
         .iter()
         .map(|role| Engine::of(setting, role).map(|engine| (role, engine)))
         .collect::<Result<Vec<_>, _>>()?;
-    let router = setting.router().map(|router| router::plan(setting, router, &workers)).transpose()?;
+    let router = setting
+        .router()
+        .map(|router| router::plan(setting, router, &workers))
+        .transpose()?;
     let coordinator = router::coordinator(setting)?;
-    let roles = workers.iter().map(|(role, engine)| role_plan(setting, role, engine)).collect::<Result<_, _>>()?;
+    let roles = workers
+        .iter()
+        .map(|(role, engine)| role_plan(setting, role, engine))
+        .collect::<Result<_, _>>()?;
 
     // The port of a role in its Pods: behind a proxy, the proxy's.
-    let target = |role: &Role, engine: &Engine| if setting.has_proxy(role) { ports::serving(role) } else { engine.port };
+    let target = |role: &Role, engine: &Engine| {
+        if setting.has_proxy(role) {
+            ports::serving(role)
+        } else {
+            engine.port
+        }
+    };
     let front = workers.iter().find(|(role, _)| setting.front() == Some(*role));
-    let mut services: Vec<_> = front.iter().map(|(role, engine)| service::front(setting, role, target(role, engine))).collect();
-    services.extend(workers.iter().map(|(role, engine)| service::of_role(setting, role, target(role, engine))));
+    let mut services: Vec<_> = front
+        .iter()
+        .map(|(role, engine)| service::front(setting, role, target(role, engine)))
+        .collect();
+    services.extend(
+        workers
+            .iter()
+            .map(|(role, engine)| service::of_role(setting, role, target(role, engine))),
+    );
     let endpoint = match (&router, front) {
-        (Some(_), _) => format!("http://{}-router.{}.svc:{}", setting.name, setting.namespace, ports::ROUTER),
+        (Some(_), _) => format!(
+            "http://{}-router.{}.svc:{}",
+            setting.name,
+            setting.namespace,
+            ports::ROUTER
+        ),
         (None, Some((role, engine))) => {
             let scheme = if engine.tls { "https" } else { "http" };
-            format!("{scheme}://{}.{}.svc:{}", setting.name, setting.namespace, ports::serving(role))
+            format!(
+                "{scheme}://{}.{}.svc:{}",
+                setting.name,
+                setting.namespace,
+                ports::serving(role)
+            )
         }
         (None, None) => String::new(),
     };
-    Ok(Plan { services, router, coordinator, roles, endpoint })
+    Ok(Plan {
+        services,
+        router,
+        coordinator,
+        roles,
+        endpoint,
+    })
 }
 
 fn role_plan(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Result<RolePlan, Refusal> {
@@ -224,13 +203,20 @@ fn role_plan(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Result<Role
         Ok::<_, Refusal>(pod)
     };
     let (mut leader, mut follower) = (template(Member::Leader)?, template(Member::Follower)?);
-    let revision = if role.size > 1 { revision::of(&[&leader, &follower], &[]) } else { revision::of(&[&leader], &[]) };
+    let revision = if role.size > 1 {
+        revision::of(&[&leader, &follower], &[])
+    } else {
+        revision::of(&[&leader], &[])
+    };
     let facts = |member, pod: &mut Pod| {
         let facts = engine.facts(setting, role, member, &revision);
         pod::seal(pod, &facts);
         facts
     };
-    let (leads, follows) = (facts(Member::Leader, &mut leader), facts(Member::Follower, &mut follower));
+    let (leads, follows) = (
+        facts(Member::Leader, &mut leader),
+        facts(Member::Follower, &mut follower),
+    );
     let metadata = setting.metadata(String::new(), labels::Map::new());
     Ok(RolePlan {
         name: role.name.clone(),

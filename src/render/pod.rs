@@ -1,8 +1,8 @@
 //! The Pods of an engine role: one template for leaders, one for followers, and the Pod of a position.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, EnvVar, HTTPGetAction,
-    ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume, VolumeMount,
+    Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, EnvVar,
+    HTTPGetAction, LocalObjectReference, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -25,7 +25,7 @@ const STORE_CLIENT_ANNOTATION: &str = "kvcache.gpustack.ai/client-config";
 /// The Pod of one member of a replica, without what differs between replicas.
 pub(super) fn template(setting: &Setting<'_>, role: &Role, engine: &Engine, member: Member) -> Result<Pod, Refusal> {
     check_volumes(role, engine)?;
-    let proxied = setting.has_proxy(role);
+    let proxied = member == Member::Leader && setting.has_proxy(role);
     let mut volumes = vec![memory(role)];
     volumes.extend(engine.store_client.as_ref().map(|_| store_client_volume()));
     volumes.extend(role.volumes.iter().cloned());
@@ -53,7 +53,7 @@ pub(super) fn template(setting: &Setting<'_>, role: &Role, engine: &Engine, memb
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             security_context: Some(security::of_pod(role.pod_security_context.as_ref())),
-            image_pull_secrets: some(&role.image_pull_secrets),
+            image_pull_secrets: some(&pull_secrets(setting, role)),
             node_selector: (!role.node_selector.is_empty()).then(|| role.node_selector.clone()),
             tolerations: some(&role.tolerations),
             affinity: role.affinity.clone(),
@@ -101,14 +101,26 @@ pub(super) fn place(template: &Pod, instance: &str, role: &str, size: u32, posit
 
 /// Writes the revision and the annotations that hang on it into a template.
 pub(super) fn seal(template: &mut Pod, facts: &crate::pod::Facts) {
-    template.metadata.labels.get_or_insert_default().insert(labels::REVISION.into(), facts.revision.clone());
-    template.metadata.annotations.get_or_insert_default().extend(annotations::write(facts));
+    template
+        .metadata
+        .labels
+        .get_or_insert_default()
+        .insert(labels::REVISION.into(), facts.revision.clone());
+    template
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .extend(annotations::write(facts));
 }
 
 fn container(setting: &Setting<'_>, role: &Role, engine: &Engine, member: Member) -> Container {
     let leads = member == Member::Leader;
     let probed = engine.probed && leads;
-    let mut mounts = vec![VolumeMount { name: SHM.into(), mount_path: SHM_PATH.into(), ..Default::default() }];
+    let mut mounts = vec![VolumeMount {
+        name: SHM.into(),
+        mount_path: SHM_PATH.into(),
+        ..Default::default()
+    }];
     if engine.store_client.is_some() {
         mounts.push(VolumeMount {
             name: STORE_CLIENT.into(),
@@ -128,11 +140,18 @@ fn container(setting: &Setting<'_>, role: &Role, engine: &Engine, member: Member
         name: MAIN.into(),
         image: Some(role.image.clone().unwrap_or_else(|| setting.spec.engine.image.clone())),
         image_pull_policy: role.image_pull_policy.map(spell_pull_policy),
-        command: Some(if leads { engine.leader.clone() } else { engine.follower.clone() }),
+        command: Some(if leads {
+            engine.leader.clone()
+        } else {
+            engine.follower.clone()
+        }),
         env: (!env.is_empty()).then_some(env),
         ports: Some(container_ports(setting, role, engine)),
         resources: role.resources.clone(),
-        security_context: Some(security::of_container(role.security_context.as_ref(), setting.uses_rdma())),
+        security_context: Some(security::of_container(
+            role.security_context.as_ref(),
+            setting.uses_rdma(),
+        )),
         volume_mounts: Some(mounts),
         startup_probe: probed.then(|| probe(engine, STARTUP_FAILURES)),
         readiness_probe: probed.then(|| probe(engine, READINESS_FAILURES)),
@@ -143,7 +162,11 @@ fn container(setting: &Setting<'_>, role: &Role, engine: &Engine, member: Member
 
 /// Behind a proxy, `http` is the proxy's.
 fn container_ports(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Vec<ContainerPort> {
-    let name = if setting.has_proxy(role) { "model-server" } else { "http" };
+    let name = if setting.has_proxy(role) {
+        "model-server"
+    } else {
+        "http"
+    };
     let mut declared = vec![ports::declare(name, engine.port)];
     declared.extend(engine.more_ports.iter().cloned());
     declared
@@ -170,12 +193,23 @@ fn probe(engine: &Engine, failures: i32) -> Probe {
 
 /// A probe that only connects.
 pub(super) fn connects(port: u16, failures: i32) -> Probe {
-    Probe { tcp_socket: Some(TCPSocketAction { port: IntOrString::Int(port.into()), host: None }), ..timing(failures) }
+    Probe {
+        tcp_socket: Some(TCPSocketAction {
+            port: IntOrString::Int(port.into()),
+            host: None,
+        }),
+        ..timing(failures)
+    }
 }
 
 /// Every ten seconds, with three for an answer.
 pub(super) fn timing(failures: i32) -> Probe {
-    Probe { period_seconds: Some(10), timeout_seconds: Some(3), failure_threshold: Some(failures), ..Default::default() }
+    Probe {
+        period_seconds: Some(10),
+        timeout_seconds: Some(3),
+        failure_threshold: Some(failures),
+        ..Default::default()
+    }
 }
 
 pub(super) fn spell_pull_policy(policy: ImagePullPolicy) -> String {
@@ -187,10 +221,22 @@ pub(super) fn spell_pull_policy(policy: ImagePullPolicy) -> String {
     .into()
 }
 
+/// The role's, and in front of an engine with a proxy, which has the router's image, the router's too.
+fn pull_secrets(setting: &Setting<'_>, role: &Role) -> Vec<LocalObjectReference> {
+    let mut secrets = role.image_pull_secrets.clone();
+    if let Some(router) = setting.router().filter(|_| setting.has_proxy(role)) {
+        secrets.extend(router.image_pull_secrets.iter().filter(|secret| !role.image_pull_secrets.contains(secret)).cloned());
+    }
+    secrets
+}
+
 fn memory(role: &Role) -> Volume {
     Volume {
         name: SHM.into(),
-        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".into()), size_limit: Some(role.shm_size.clone()) }),
+        empty_dir: Some(EmptyDirVolumeSource {
+            medium: Some("Memory".into()),
+            size_limit: Some(role.shm_size.clone()),
+        }),
         ..Default::default()
     }
 }
@@ -200,10 +246,17 @@ fn store_client_volume() -> Volume {
         api_version: Some("v1".into()),
         field_path: format!("metadata.annotations['{STORE_CLIENT_ANNOTATION}']"),
     };
-    let file = DownwardAPIVolumeFile { path: STORE_CLIENT_FILE.into(), field_ref: Some(field_ref), ..Default::default() };
+    let file = DownwardAPIVolumeFile {
+        path: STORE_CLIENT_FILE.into(),
+        field_ref: Some(field_ref),
+        ..Default::default()
+    };
     Volume {
         name: STORE_CLIENT.into(),
-        downward_api: Some(DownwardAPIVolumeSource { items: Some(vec![file]), ..Default::default() }),
+        downward_api: Some(DownwardAPIVolumeSource {
+            items: Some(vec![file]),
+            ..Default::default()
+        }),
         ..Default::default()
     }
 }
@@ -211,8 +264,15 @@ fn store_client_volume() -> Volume {
 /// A user's volumes beside ours, and mounts that the API server would refuse.
 fn check_volumes(role: &Role, engine: &Engine) -> Result<(), Refusal> {
     let role_name = || role.name.clone();
-    if let Some(volume) = role.volumes.iter().find(|volume| [SHM, STORE_CLIENT].contains(&volume.name.as_str())) {
-        return Err(Refusal::VolumeName { role: role_name(), name: volume.name.clone() });
+    if let Some(volume) = role
+        .volumes
+        .iter()
+        .find(|volume| [SHM, STORE_CLIENT].contains(&volume.name.as_str()))
+    {
+        return Err(Refusal::VolumeName {
+            role: role_name(),
+            name: volume.name.clone(),
+        });
     }
     for mount in &role.volume_mounts {
         let path = mount.mount_path.trim_end_matches('/');
@@ -221,17 +281,29 @@ fn check_volumes(role: &Role, engine: &Engine) -> Result<(), Refusal> {
             STORE_CLIENT_FOLDER if engine.store_client.is_some() => "mount elsewhere",
             _ if role.volumes.iter().all(|volume| volume.name != mount.name) => {
                 let (path, name) = (mount.mount_path.clone(), mount.name.clone());
-                return Err(Refusal::MountWithoutVolume { role: role_name(), path, name });
+                return Err(Refusal::MountWithoutVolume {
+                    role: role_name(),
+                    path,
+                    name,
+                });
             }
             _ => continue,
         };
-        return Err(Refusal::MountPath { role: role_name(), path: mount.mount_path.clone(), way_out });
+        return Err(Refusal::MountPath {
+            role: role_name(),
+            path: mount.mount_path.clone(),
+            way_out,
+        });
     }
     Ok(())
 }
 
 fn variable(name: &str, value: String) -> EnvVar {
-    EnvVar { name: name.into(), value: Some(value), value_from: None }
+    EnvVar {
+        name: name.into(),
+        value: Some(value),
+        value_from: None,
+    }
 }
 
 /// Kubernetes tells an absent list from an empty one.

@@ -2,14 +2,14 @@
 
 use k8s_openapi::api::core::v1::ContainerPort;
 use model_deployment_crds::model_deployment::EngineName;
-use model_deployment_crds::role::{Role, RoleKind};
 use model_deployment_crds::model_deployment::TransferConnector;
+use model_deployment_crds::role::{Role, RoleKind};
 use model_deployment_crds::router::RouterName;
 
+use super::Refusal;
 use super::engine::Engine;
 use super::refusal::spell;
 use super::setting::Setting;
-use super::Refusal;
 
 /// Where a decode half finds its prefill half: the engines' own default.
 pub(super) const BOOTSTRAP: u16 = 8998;
@@ -37,24 +37,50 @@ pub(super) fn serving(role: &Role) -> u16 {
 
 /// The port of an engine behind a proxy that has the role's serving port.
 pub(super) fn behind_proxy(role: &Role) -> u16 {
-    if serving(role) == BEHIND_PROXY { BEHIND_PROXY + 1 } else { BEHIND_PROXY }
+    if serving(role) == BEHIND_PROXY {
+        BEHIND_PROXY + 1
+    } else {
+        BEHIND_PROXY
+    }
 }
 
 /// A port of a container.
 pub(super) fn declare(name: &str, port: u16) -> ContainerPort {
-    ContainerPort { name: Some(name.into()), container_port: port.into(), protocol: Some("TCP".into()), ..Default::default() }
+    ContainerPort {
+        name: Some(name.into()),
+        container_port: port.into(),
+        protocol: Some("TCP".into()),
+        ..Default::default()
+    }
 }
 
 /// Refuses a serving port that something else in the role's Pods has.
 pub(super) fn check(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Result<(), Refusal> {
-    let refuse = |port, field, user| Err(Refusal::ReservedPort { role: role.name.clone(), port, field, user });
+    let refuse = |port, field, user| {
+        Err(Refusal::ReservedPort {
+            role: role.name.clone(),
+            port,
+            field,
+            user,
+        })
+    };
     let own_port = engine.port != serving(role) && !(setting.has_proxy(role) && engine.port == behind_proxy(role));
     if setting.has_proxy(role) && engine.port == serving(role) {
-        return refuse(engine.port, EXTRA_ARGS, "that of the routing proxy in front of the engine");
+        return refuse(
+            engine.port,
+            EXTRA_ARGS,
+            "that of the routing proxy in front of the engine",
+        );
     }
-    let candidates = [(serving(role), FIELD), (engine.port, if own_port { EXTRA_ARGS } else { FIELD })];
+    let candidates = [
+        (serving(role), FIELD),
+        (engine.port, if own_port { EXTRA_ARGS } else { FIELD }),
+    ];
     for (port, field) in candidates {
-        if let Some((_, user)) = reserved(setting, role).into_iter().find(|(reserved, _)| *reserved == port) {
+        if let Some((_, user)) = reserved(setting, role)
+            .into_iter()
+            .find(|(reserved, _)| *reserved == port)
+        {
             return refuse(port, field, user);
         }
     }
@@ -70,7 +96,10 @@ fn reserved(setting: &Setting<'_>, role: &Role) -> Vec<(u16, &'static str)> {
     let events = vllm && setting.is_routed_by(RouterName::LlmD) && role.kind != RoleKind::Decode;
     if events {
         reserved.push((EVENTS, "that of the engine's cache events"));
-        reserved.push((EVENTS_REPLAY, "that at which the engine's cache events are asked for again"));
+        reserved.push((
+            EVENTS_REPLAY,
+            "that at which the engine's cache events are asked for again",
+        ));
     }
     if let Some(path) = setting.transfer {
         let bootstraps = !vllm || path.connector == TransferConnector::Mooncake;
@@ -85,8 +114,13 @@ fn reserved(setting: &Setting<'_>, role: &Role) -> Vec<(u16, &'static str)> {
 }
 
 /// The port at which a router finds every worker.
-pub(super) fn of_workers<'a>(router: RouterName, mut workers: impl Iterator<Item = (&'a Role, u16)>) -> Result<u16, Refusal> {
-    let Some((first, first_port)) = workers.next() else { return Ok(DEFAULT) };
+pub(super) fn of_workers<'a>(
+    router: RouterName,
+    mut workers: impl Iterator<Item = (&'a Role, u16)>,
+) -> Result<u16, Refusal> {
+    let Some((first, first_port)) = workers.next() else {
+        return Ok(DEFAULT);
+    };
     match workers.find(|(_, port)| *port != first_port) {
         Some((second, second_port)) => Err(Refusal::PortsDiffer {
             router: spell(router),

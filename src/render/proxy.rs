@@ -13,29 +13,37 @@ use crate::arguments::Line;
 pub(super) fn container(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Container {
     let serving = ports::serving(role);
     let mut line = Line::default();
-    line.assign("--port", serving).assign("--model-server-port", engine.port);
+    line.assign("--port", serving)
+        .assign("--model-server-port", engine.port);
     let mut env = None;
     match (setting.engine(), setting.transfer.map(|path| path.connector)) {
         (EngineName::Sglang, _) => {
             line.assign("--kv-connector", "sglang");
             let port = ports::BOOTSTRAP.to_string();
-            env = Some(vec![EnvVar { name: "SGLANG_BOOTSTRAP_PORT".into(), value: Some(port), value_from: None }]);
+            env = Some(vec![EnvVar {
+                name: "SGLANG_BOOTSTRAP_PORT".into(),
+                value: Some(port),
+                value_from: None,
+            }]);
         }
         (EngineName::Vllm, Some(TransferConnector::Nixl)) => {
             line.assign("--kv-connector", "nixlv2");
         }
         (EngineName::Vllm, _) => {
-            line.assign("--kv-connector", "mooncake").assign("--mooncake-bootstrap-port", ports::BOOTSTRAP);
+            line.assign("--kv-connector", "mooncake")
+                .assign("--mooncake-bootstrap-port", ports::BOOTSTRAP);
         }
     }
     line.assign("--secure-proxy", false);
     if engine.tls {
         // The hop stays inside the Pod, so that there is nobody to verify.
-        line.assign("--enable-tls", "decoder").assign("--tls-insecure-skip-verify", "decoder");
+        line.assign("--enable-tls", "decoder")
+            .assign("--tls-insecure-skip-verify", "decoder");
     }
     Container {
         name: "routing-proxy".into(),
         image: Some(router::image(setting)),
+        image_pull_policy: setting.router().and_then(|router| router.image_pull_policy).map(pod::spell_pull_policy),
         command: Some(vec!["routing-proxy".into()]),
         args: Some(line.into_arguments()),
         env,

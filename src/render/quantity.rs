@@ -5,13 +5,24 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 /// The quantity in whole units, rounded down. None where it is not one, is negative, or exceeds 64 bits.
 pub(super) fn whole(quantity: &Quantity) -> Option<u64> {
     let text = quantity.0.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+')
+        .unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
-    let (integer, fraction) = number.trim_start_matches('+').split_once('.').unwrap_or((number.trim_start_matches('+'), ""));
+    let (integer, fraction) = number
+        .trim_start_matches('+')
+        .split_once('.')
+        .unwrap_or((number.trim_start_matches('+'), ""));
     if integer.is_empty() && fraction.is_empty() {
         return None;
     }
-    let digits = |part: &str| if part.is_empty() { Some(0) } else { part.parse::<u128>().ok() };
+    let digits = |part: &str| {
+        if part.is_empty() {
+            Some(0)
+        } else {
+            part.parse::<u128>().ok()
+        }
+    };
     let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let value = digits(integer)?.checked_mul(scale)?.checked_add(digits(fraction)?)?;
     let (multiplier, divisor) = factor(suffix)?;
@@ -24,7 +35,11 @@ fn factor(suffix: &str) -> Option<(u128, u128)> {
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const SMALL: [&str; 3] = ["m", "u", "n"];
-    let index = |list: &[&str]| list.iter().position(|known| *known == suffix).and_then(|at| u32::try_from(at).ok());
+    let index = |list: &[&str]| {
+        list.iter()
+            .position(|known| *known == suffix)
+            .and_then(|at| u32::try_from(at).ok())
+    };
     if let Some(at) = index(&DECIMAL) {
         return Some((1000u128.pow(at), 1));
     }

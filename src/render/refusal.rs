@@ -15,7 +15,6 @@ pub enum Refusal {
         /// The role.
         role: String,
         /// The option.
-        #[source]
         owned: OwnedFlag,
     },
     /// A router's or coordinator's extra arguments name an option that the operator keeps.
@@ -24,7 +23,6 @@ pub enum Refusal {
         /// Path of the field.
         field: &'static str,
         /// The option.
-        #[source]
         owned: OwnedFlag,
     },
     /// An option that decides something has an impossible value.
@@ -33,7 +31,6 @@ pub enum Refusal {
         /// The role.
         role: String,
         /// The option.
-        #[source]
         malformed: MalformedValue,
     },
     /// A variable that the operator sets.
@@ -97,7 +94,9 @@ pub enum Refusal {
         second_port: u16,
     },
     /// Two objects would have one name.
-    #[error("spec.roles: the {kind} name {name} is that of roles {first} and {second} both; a role's name is immutable, so create the ModelDeployment with another one")]
+    #[error(
+        "spec.roles: the {kind} name {name} is that of roles {first} and {second} both; a role's name is immutable, so create the ModelDeployment with another one"
+    )]
     SameName {
         /// `Pod` or `Service`.
         kind: &'static str,
@@ -127,7 +126,9 @@ pub enum Refusal {
         way_out: &'static str,
     },
     /// A mount of no volume.
-    #[error("spec.roles[{role}].volumeMounts: {path} names volume {name}, which spec.roles[{role}].volumes lacks; add the volume")]
+    #[error(
+        "spec.roles[{role}].volumeMounts: {path} names volume {name}, which spec.roles[{role}].volumes lacks; add the volume"
+    )]
     MountWithoutVolume {
         /// The role.
         role: String,
@@ -137,7 +138,9 @@ pub enum Refusal {
         name: String,
     },
     /// The host tier's size says nothing.
-    #[error("spec.kvCache.hostMemory: {value:?} is not a quantity of at least one byte; write one such as 64Gi, in a new ModelDeployment")]
+    #[error(
+        "spec.kvCache.hostMemory: {value:?} is not a quantity of at least one byte; write one such as 64Gi, in a new ModelDeployment"
+    )]
     HostMemory {
         /// As given.
         value: String,

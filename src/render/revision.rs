@@ -33,7 +33,10 @@ fn canonical(pod: &Pod) -> Value {
         }
     };
     without(&mut pod.metadata.annotations, &[FACTS]);
-    without(&mut pod.metadata.labels, &[labels::ORDINAL, labels::MEMBER, labels::REVISION]);
+    without(
+        &mut pod.metadata.labels,
+        &[labels::ORDINAL, labels::MEMBER, labels::REVISION],
+    );
     let mut value = serde_json::to_value(&pod).expect("a Pod is JSON");
     if let Some(metadata) = value.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.retain(|key, _| key == "labels" || key == "annotations");
@@ -45,7 +48,10 @@ fn canonical(pod: &Pod) -> Value {
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {
-            let members: BTreeMap<_, _> = members.into_iter().map(|(name, member)| (name, sorted(member))).collect();
+            let members: BTreeMap<_, _> = members
+                .into_iter()
+                .map(|(name, member)| (name, sorted(member)))
+                .collect();
             members.into_iter().collect()
         }
         Value::Array(items) => items.into_iter().map(sorted).collect(),

@@ -9,7 +9,10 @@ use serde_json::Value;
 /// Of the Pod; a user's members win.
 pub(super) fn of_pod(given: Option<&PodSecurityContext>) -> PodSecurityContext {
     let own = PodSecurityContext {
-        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None }),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".into(),
+            localhost_profile: None,
+        }),
         ..Default::default()
     };
     overlay(own, given)
@@ -34,7 +37,11 @@ fn must_escalate(given: &SecurityContext) -> bool {
         .capabilities
         .as_ref()
         .and_then(|capabilities| capabilities.add.as_ref())
-        .is_some_and(|added| added.iter().any(|capability| capability == "SYS_ADMIN" || capability == "CAP_SYS_ADMIN"));
+        .is_some_and(|added| {
+            added
+                .iter()
+                .any(|capability| capability == "SYS_ADMIN" || capability == "CAP_SYS_ADMIN")
+        });
     given.privileged == Some(true) || adds_sys_admin
 }
 

@@ -9,29 +9,31 @@ use super::ports;
 use super::setting::Setting;
 use crate::pod::labels::{self, Map};
 
-impl Setting<'_> {
-    /// Metadata of an object of ours.
-    pub(super) fn metadata(&self, name: String, labels: Map) -> ObjectMeta {
-        ObjectMeta {
-            name: Some(name),
-            namespace: Some(self.namespace.clone()),
-            labels: Some(labels),
-            owner_references: Some(vec![self.owner.clone()]),
-            ..Default::default()
-        }
-    }
-}
-
 /// The Service named after the deployment: its first role that answers whole requests. `target` is that role's serving port in the Pod.
 pub(super) fn front(setting: &Setting<'_>, role: &Role, target: u16) -> Service {
     let metadata = setting.metadata(setting.name.clone(), labels::of_object(&setting.name));
-    virtual_address(metadata, labels::select_role(&setting.name, &role.name), "http", ports::serving(role), target)
+    virtual_address(
+        metadata,
+        labels::select_role(&setting.name, &role.name),
+        "http",
+        ports::serving(role),
+        target,
+    )
 }
 
 /// The Service of one role: its leaders.
 pub(super) fn of_role(setting: &Setting<'_>, role: &Role, target: u16) -> Service {
-    let metadata = setting.metadata(format!("{}-{}", setting.name, role.name), labels::of_role(&setting.name, &role.name));
-    virtual_address(metadata, labels::select_role(&setting.name, &role.name), "http", ports::serving(role), target)
+    let metadata = setting.metadata(
+        format!("{}-{}", setting.name, role.name),
+        labels::of_role(&setting.name, &role.name),
+    );
+    virtual_address(
+        metadata,
+        labels::select_role(&setting.name, &role.name),
+        "http",
+        ports::serving(role),
+        target,
+    )
 }
 
 /// A Service with an address of its own.
@@ -58,7 +60,11 @@ pub(super) fn virtual_address(metadata: ObjectMeta, selector: Map, name: &str, p
 pub(super) fn of_replica(setting_metadata: &ObjectMeta, instance: &str, role: &str, ordinal: u32) -> Service {
     let labels = labels::with(labels::of_role(instance, role), labels::ORDINAL, ordinal.to_string());
     let selector = [labels::INSTANCE, labels::COMPONENT, labels::ORDINAL];
-    let selector = labels.iter().filter(|(key, _)| selector.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let selector = labels
+        .iter()
+        .filter(|(key, _)| selector.contains(&key.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     Service {
         metadata: ObjectMeta {
             name: Some(format!("{instance}-{role}-{ordinal}")),

@@ -1,12 +1,13 @@
 //! The deployment as each of its roles sees it: what the spec leaves to defaults, decided once.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use model_deployment_crds::model_deployment::{EngineName, Pool, Protocol, TransferConnector};
 use model_deployment_crds::role::{Role, RoleKind};
 use model_deployment_crds::router::{Router, RouterName};
 use model_deployment_crds::{GROUP, ModelDeployment, ModelDeploymentSpec, STORED_VERSION};
 
 use super::{Defaults, Refusal, quantity};
+use crate::pod::labels::Map;
 
 /// A ModelDeployment that has no UID yet is rendered with this one.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
@@ -68,6 +69,17 @@ impl<'a> Setting<'a> {
         })
     }
 
+    /// Metadata of an object of ours.
+    pub fn metadata(&self, name: String, labels: Map) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(labels),
+            owner_references: Some(vec![self.owner.clone()]),
+            ..Default::default()
+        }
+    }
+
     pub fn engine(&self) -> EngineName {
         self.spec.engine.name
     }
@@ -105,16 +117,30 @@ fn cache(spec: &ModelDeploymentSpec) -> Result<Option<Cache<'_>>, Refusal> {
     if let Some(pool) = &cache.pool {
         return Ok(Some(Cache::Store(pool)));
     }
-    let Some(memory) = &cache.host_memory else { return Ok(None) };
+    let Some(memory) = &cache.host_memory else {
+        return Ok(None);
+    };
     match quantity::whole(memory) {
         Some(bytes) if bytes > 0 => Ok(Some(Cache::Host(bytes))),
-        _ => Err(Refusal::HostMemory { value: memory.0.clone() }),
+        _ => Err(Refusal::HostMemory {
+            value: memory.0.clone(),
+        }),
     }
 }
 
 fn transfer_path(spec: &ModelDeploymentSpec) -> TransferPath {
     let given = spec.kv_transfer.clone().unwrap_or_default();
-    let vllm_router = spec.router.as_ref().is_some_and(|router| router.name == RouterName::Vllm);
-    let default = if vllm_router { TransferConnector::Nixl } else { TransferConnector::Mooncake };
-    TransferPath { connector: given.connector.unwrap_or(default), protocol: given.protocol }
+    let vllm_router = spec
+        .router
+        .as_ref()
+        .is_some_and(|router| router.name == RouterName::Vllm);
+    let default = if vllm_router {
+        TransferConnector::Nixl
+    } else {
+        TransferConnector::Mooncake
+    };
+    TransferPath {
+        connector: given.connector.unwrap_or(default),
+        protocol: given.protocol,
+    }
 }

@@ -58,3 +58,67 @@ pub(super) fn is_denied(address: IpAddr) -> bool {
 pub(super) fn is_in(address: IpAddr, ranges: &[IpNet]) -> bool {
     ranges.iter().any(|range| range.contains(&address.to_canonical()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn loopback_link_local_multicast_and_metadata_addresses_are_denied() {
+        for text in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "127.255.0.9",
+            "169.254.169.254",
+            "169.254.0.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "255.255.255.255",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "::",
+            "::1",
+            "fe80::1",
+            "febf::1",
+            "ff02::1",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+        ] {
+            assert!(is_denied(address(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_pods_are_not() {
+        for text in [
+            "10.244.1.7",
+            "100.64.0.1",
+            "172.16.0.1",
+            "192.168.1.1",
+            "8.8.8.8",
+            "fd00:10:244::7",
+            "fec0::1",
+            "2001:db8::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+        ] {
+            assert!(!is_denied(address(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_holds_the_mapped_forms_of_its_addresses() {
+        let ranges = ["127.0.0.0/8".parse().expect("a range")];
+        assert!(is_in(address("127.0.0.1"), &ranges));
+        assert!(is_in(address("::ffff:127.0.0.1"), &ranges));
+        assert!(!is_in(address("::1"), &ranges));
+    }
+}

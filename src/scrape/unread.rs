@@ -69,3 +69,41 @@ impl fmt::Display for Unread {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_one_sentence_and_a_status_stands_in_it() {
+        let all = [
+            Unread::Refused,
+            Unread::Timeout,
+            Unread::TlsUntrusted,
+            Unread::TlsClientCertificate,
+            Unread::HttpStatus(503),
+            Unread::TooLarge,
+            Unread::AddressDenied,
+            Unread::Unreadable(Unreadable::Connection),
+            Unread::Unreadable(Unreadable::Tls),
+            Unread::Unreadable(Unreadable::Http),
+            Unread::Unreadable(Unreadable::Encoding),
+        ];
+        for unread in all {
+            let sentence = unread.to_string();
+            assert!(
+                sentence.starts_with("The ") || sentence.starts_with("No "),
+                "{sentence}"
+            );
+            assert!(
+                sentence.ends_with('.') && !sentence.trim_end_matches('.').contains(". "),
+                "{sentence}"
+            );
+        }
+        assert_eq!(
+            Unread::HttpStatus(503).to_string(),
+            "The Pod answered with HTTP status 503."
+        );
+        assert_eq!(Unread::HttpStatus(503).code(), "HttpStatus");
+    }
+}

@@ -14,6 +14,7 @@ pub fn tests() -> Vec<Test> {
         test!(helm_lint_and_a_second_release_refused),
         test!(the_leader_killed_leaves_the_api_available_and_the_next_one_reconciles),
         test!(helm_upgrade_updates_the_definition_and_keeps_the_api_available),
+        test!(a_damaged_certificate_is_issued_again_and_the_api_stays_available),
         test!(every_right_of_the_operator_is_used),
         test!(helm_uninstall_leaves_nothing_that_breaks_the_cluster),
     ]
@@ -126,6 +127,30 @@ async fn helm_upgrade_updates_the_definition_and_keeps_the_api_available(scenari
     scenario
         .wait(NAMESPACE, "condition=Available", "apiservice/v1.worker.gpustack.ai")
         .await?;
+    Ok(())
+}
+
+async fn a_damaged_certificate_is_issued_again_and_the_api_stays_available(scenario: Arc<Scenario>) -> Outcome {
+    let namespace = &scenario.cluster.namespace("certificate").await?;
+    scenario.apply(namespace, &vllm("chat", 1, "")).await?;
+    scenario.wait(namespace, "condition=Available", "md/chat").await?;
+    let secret = format!("secret/{RELEASE}-certificate");
+    let before = scenario.get(NAMESPACE, &secret).await?;
+    let damage = r#"{"data":{"tls.crt":"bm8gY2VydGlmaWNhdGU="}}"#;
+    scenario.kubectl(&["patch", &secret, "--namespace", NAMESPACE, "--type=merge", "-p", damage]).await?;
+    let started = tokio::time::Instant::now();
+    loop {
+        let answer = scenario.metrics(namespace, "chat").await?;
+        ensure!(answer["kind"] == "ModelDeploymentMetrics", "{answer}");
+        let after = scenario.get(NAMESPACE, &secret).await?;
+        if after["data"]["tls.crt"] != "bm8gY2VydGlmaWNhdGU=" {
+            ensure!(after["data"]["tls.crt"] != before["data"]["tls.crt"], "the lost certificate came back");
+            break;
+        }
+        ensure!(started.elapsed() < PATIENCE, "the damaged certificate was not issued again");
+    }
+    let answer = scenario.metrics(namespace, "chat").await?;
+    ensure!(answer["kind"] == "ModelDeploymentMetrics", "{answer}");
     Ok(())
 }
 

@@ -258,11 +258,12 @@ async fn each_fault_of_a_pod_has_its_code(scenario: Arc<Scenario>) -> Outcome {
     for (state, code) in faults {
         let fault = format!("{state:?}");
         engine.enter(state);
+        // Each replica may show its last reading again while it is younger than a second.
+        let named = |answer: &Value| scrape(answer, "chat-server-1").is_some_and(|entry| entry["code"] == code);
         let answer = scenario
-            .metrics_until(namespace, "chat", |answer| scrape(answer, "chat-server-1").is_some())
-            .await?;
-        let entry = scrape(&answer, "chat-server-1").ok_or("the Pod is not named")?;
-        ensure!(entry["code"] == code, "{fault}: {entry}");
+            .metrics_until(namespace, "chat", named)
+            .await
+            .map_err(|failure| format!("{fault} is not {code}: {failure}"))?;
         ensure!(answer["partial"] == true, "{fault}: not partial");
         ensure_discreet(&answer.to_string())?;
         engine.enter(State::Normal);
@@ -274,31 +275,37 @@ async fn each_fault_of_a_pod_has_its_code(scenario: Arc<Scenario>) -> Outcome {
         bytes: OVER - 1,
         chunked: false,
     });
-    let exact = scenario.metrics_until(namespace, "chat", |_| true).await?;
-    ensure!(
-        scrape(&exact, "chat-server-1").is_none(),
-        "a body of exactly 1 MiB: {exact}"
-    );
+    let earlier = engine.scrapes().len();
+    let whole = |answer: &Value| engine.scrapes().len() > earlier && scrape(answer, "chat-server-1").is_none();
+    scenario.metrics_until(namespace, "chat", whole).await?;
     Ok(())
 }
 
 async fn an_address_that_moved_to_another_pod_is_not_read_for_the_first(scenario: Arc<Scenario>) -> Outcome {
-    let namespace = &available(&scenario, "moved", 2, "").await?;
+    let namespace = &available(&scenario, "moved", 3, "").await?;
     let kubelet = scenario.cluster.kubelet();
     let labels = r#"{engine="0",model_name="tiny"}"#;
-    for (pod, running) in [("chat-server-0", 1.0), ("chat-server-1", 10.0)] {
+    for (pod, running) in [
+        ("chat-server-0", 1.0),
+        ("chat-server-1", 10.0),
+        ("chat-server-2", 100.0),
+    ] {
         let engine = kubelet.engine(namespace, pod).ok_or("no engine")?;
         engine.set(&format!("vllm:num_requests_running{labels}"), running)?;
     }
     kubelet.move_address(namespace, "chat-server-0", "chat-server-1")?;
-    // Two Pods now claim one address: what is read there is not counted twice, and the loser is named.
-    let answer = scenario
-        .metrics_until(namespace, "chat", |answer| scrape(answer, "chat-server-0").is_some())
-        .await?;
-    let entry = scrape(&answer, "chat-server-0").ok_or("the Pod is not named")?;
-    ensure!(entry["required"] == true, "{entry}");
-    let counted = gauge(&answer, "processing", "running").map_or(0, |gauge| gauge["podCount"].as_i64().unwrap_or(-1));
-    ensure!(counted <= 1, "one listener was counted for two Pods: {answer}");
+    // Two Pods claim one address: whose listener it is cannot be known, so it counts for neither, and both are named.
+    let both = |answer: &Value| {
+        ["chat-server-0", "chat-server-1"].iter().all(|pod| {
+            scrape(answer, pod).is_some_and(|entry| entry["code"] == "Unreadable" && entry["required"] == true)
+        })
+    };
+    let answer = scenario.metrics_until(namespace, "chat", both).await?;
+    let running = gauge(&answer, "processing", "running").ok_or("no running")?;
+    ensure!(
+        running["value"] == 100 && running["podCount"] == 1,
+        "running is {running}"
+    );
     ensure_discreet(&answer.to_string())
 }
 

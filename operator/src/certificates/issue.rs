@@ -88,7 +88,10 @@ mod tests {
         let issued = leaf(&made(), &names, NOW).unwrap();
         let leaf = Leaf::read(&issued.certificate, &issued.key).unwrap();
         assert_eq!(leaf.validity.from, NOW - SignedDuration::from_hours(1));
-        assert_eq!(leaf.validity.until, leaf.validity.from + SignedDuration::from_hours(24 * 90));
+        assert_eq!(
+            leaf.validity.until,
+            leaf.validity.from + SignedDuration::from_hours(24 * 90)
+        );
         let (_, parsed) = x509_parser::parse_x509_certificate(&leaf.key.cert[0]).unwrap();
         let subject = parsed.subject_alternative_name().unwrap().unwrap();
         let expected: Vec<_> = names.iter().map(|name| GeneralName::DNSName(name)).collect();
@@ -102,17 +105,31 @@ mod tests {
     #[test]
     fn an_authority_holds_a_year_and_no_generation_has_anothers_name() {
         let first = made();
-        assert_eq!(first.validity.until, first.validity.from + SignedDuration::from_hours(24 * 365));
+        assert_eq!(
+            first.validity.until,
+            first.validity.from + SignedDuration::from_hours(24 * 365)
+        );
         let issued = authority("op", NOW + SignedDuration::from_secs(1)).unwrap();
         let second = Authority::read(&issued.certificate, &issued.key).unwrap();
-        let subject = |one: &Authority| x509_parser::parse_x509_certificate(&one.certificate).unwrap().1.subject().to_string();
+        let subject = |one: &Authority| {
+            x509_parser::parse_x509_certificate(&one.certificate)
+                .unwrap()
+                .1
+                .subject()
+                .to_string()
+        };
         assert_ne!(subject(&first), subject(&second));
     }
 
     #[test]
     fn a_leaf_never_outlives_its_authority() {
         let authority = made();
-        let issued = leaf(&authority, &["op".to_owned()], NOW + SignedDuration::from_hours(24 * 360)).unwrap();
+        let issued = leaf(
+            &authority,
+            &["op".to_owned()],
+            NOW + SignedDuration::from_hours(24 * 360),
+        )
+        .unwrap();
         let leaf = Leaf::read(&issued.certificate, &issued.key).unwrap();
         assert_eq!(leaf.validity.until, authority.validity.until);
     }
@@ -123,10 +140,22 @@ mod tests {
         let other = authority("op", NOW).unwrap();
         let made = Authority::read(&authority_pair.certificate, &authority_pair.key).unwrap();
         let issued = leaf(&made, &["op".to_owned()], NOW).unwrap();
-        assert!(matches!(Authority::read(&authority_pair.certificate, &other.key), Err(Damage::Mismatch)));
-        assert!(matches!(Authority::read(&issued.certificate, &issued.key), Err(Damage::NoAuthority)));
-        assert!(matches!(Authority::read("garbage", &other.key), Err(Damage::Certificate)));
-        assert!(matches!(Leaf::read(&issued.certificate, &other.key), Err(Damage::Mismatch)));
+        assert!(matches!(
+            Authority::read(&authority_pair.certificate, &other.key),
+            Err(Damage::Mismatch)
+        ));
+        assert!(matches!(
+            Authority::read(&issued.certificate, &issued.key),
+            Err(Damage::NoAuthority)
+        ));
+        assert!(matches!(
+            Authority::read("garbage", &other.key),
+            Err(Damage::Certificate)
+        ));
+        assert!(matches!(
+            Leaf::read(&issued.certificate, &other.key),
+            Err(Damage::Mismatch)
+        ));
         assert!(matches!(Leaf::read("", &issued.key), Err(Damage::Certificate)));
         assert!(matches!(Leaf::read(&issued.certificate, "garbage"), Err(Damage::Key)));
     }

@@ -250,13 +250,19 @@ mod tests {
         let hour = SignedDuration::from_hours(1);
         assert!(scene.waits(BEGIN - hour + days(55)));
         assert_eq!(scene.next(BEGIN - hour + days(60)), Step::MakeLeaf);
-        let Step::Wait(Some(due)) = scene.next(BEGIN) else { panic!() };
-        assert!(due >= BEGIN - hour + days(60) - days(9) / 2 && due <= BEGIN - hour + days(60), "{due}");
+        let Step::Wait(Some(due)) = scene.next(BEGIN) else {
+            panic!()
+        };
+        assert!(
+            due >= BEGIN - hour + days(60) - days(9) / 2 && due <= BEGIN - hour + days(60),
+            "{due}"
+        );
         assert_eq!(scene.next(due), Step::MakeLeaf);
         // Other certificates draw other times.
-        let Held::Good(authority) = &scene.authority else { panic!() };
-        let drawn: std::collections::BTreeSet<_> =
-            (0..20).map(|_| leaf_renewal(&leaf(authority, BEGIN))).collect();
+        let Held::Good(authority) = &scene.authority else {
+            panic!()
+        };
+        let drawn: std::collections::BTreeSet<_> = (0..20).map(|_| leaf_renewal(&leaf(authority, BEGIN))).collect();
         assert!(drawn.len() > 10, "{drawn:?}");
     }
 
@@ -265,7 +271,9 @@ mod tests {
     fn an_authority_is_renewed_at_two_thirds() {
         let mut scene = Scene::settled();
         let due = BEGIN - SignedDuration::from_hours(1) + SignedDuration::from_hours(365 * 16);
-        let Held::Good(authority) = &scene.authority else { panic!() };
+        let Held::Good(authority) = &scene.authority else {
+            panic!()
+        };
         scene.leaf = Held::Good(leaf(authority, due - days(1)));
         let second = SignedDuration::from_secs(1);
         assert_eq!(scene.next(due - second), Step::Wait(Some(due)));
@@ -303,7 +311,10 @@ mod tests {
         let new = authority(now - days(100));
         let both = [old.certificate.clone(), new.certificate.clone()];
         assert_eq!(to_trust(&both, &new.certificate, now), both);
-        assert_eq!(to_trust(&both, &new.certificate, old.validity.until), [new.certificate.clone()]);
+        assert_eq!(
+            to_trust(&both, &new.certificate, old.validity.until),
+            vec![new.certificate.clone()]
+        );
         let scene = Scene {
             leaf: Held::Good(leaf(&new, now)),
             trusted: both.to_vec(),
@@ -331,7 +342,9 @@ mod tests {
             assert_eq!(scene.next(BEGIN), Step::MakeLeaf, "{what}");
         }
         let mut scene = Scene::settled();
-        let Held::Good(authority) = &scene.authority else { panic!() };
+        let Held::Good(authority) = &scene.authority else {
+            panic!()
+        };
         let other = issue::leaf(authority, &["other.sys.svc".to_owned()], BEGIN).unwrap();
         scene.leaf = Held::Good(Leaf::read(&other.certificate, &other.key).unwrap());
         assert_eq!(scene.next(BEGIN), Step::MakeLeaf, "for another Service");

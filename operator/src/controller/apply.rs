@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::ApiResource;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource, ResourceExt};
 use model_deployment_crds::ModelDeployment;
 use parking_lot::Mutex;
@@ -38,6 +41,8 @@ pub struct Outcome {
     pub added: Vec<Key>,
     /// Other objects that are not wanted any more.
     pub pruned: Vec<Key>,
+    /// Roles of which a Pod is not created again yet, with the reason.
+    pub paused: BTreeMap<String, String>,
     /// What stopped it first.
     pub blocked: Option<Blocked>,
     /// When to look again though nothing will have been seen to happen.
@@ -100,7 +105,7 @@ impl<'a> Applier<'a> {
             .map(|(name, uid)| (String::new(), name.clone(), uid.clone(), Why::Unknown))
             .collect();
         let mut orders = Vec::new();
-        let api = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
+        let api = pod_resource();
         for role in &wanted.roles {
             let mut pods = sorted.roles.get(&role.name).cloned().unwrap_or_default();
             for ordinal in 0..role.wanted.replicas {
@@ -143,8 +148,10 @@ impl<'a> Applier<'a> {
                     Step::Delete { name, uid, why } => deletions.push((role.name.clone(), name, uid, why)),
                     Step::Create { ordinal, member } => {
                         let key = pod_key(&role.pod_name(ordinal, member));
-                        if let Some(pause) = self.memory.lock().pause(&key.1) {
+                        if let Some((pause, failures)) = self.memory.lock().pause(&key.1) {
                             self.look_again(pause);
+                            let sentence = format!("Pod {} failed {failures} times in a row and is created again after a pause", key.1);
+                            self.outcome.lock().paused.entry(role.name.clone()).or_insert(sentence);
                             continue;
                         }
                         let (resource, rendered) = (api.clone(), role.pod(ordinal, member));
@@ -175,7 +182,7 @@ impl<'a> Applier<'a> {
         let Some((resource, store)) = self.cache.objects.iter().find(|(resource, _)| resource.kind == key.0) else {
             return;
         };
-        let reference = kube::runtime::reflector::ObjectRef::new_with(&key.1, resource.clone()).within(&self.namespace);
+        let reference = ObjectRef::new_with(&key.1, resource.clone()).within(&self.namespace);
         let found = store.get(&reference);
         if let Some(found) = &found
             && self.is_ours(found.meta())
@@ -203,7 +210,7 @@ impl<'a> Applier<'a> {
     }
 
     /// Whether an object is controlled by this ModelDeployment, or was before somebody took its owner away.
-    fn is_ours(&self, metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> bool {
+    fn is_ours(&self, metadata: &ObjectMeta) -> bool {
         let controlled = metadata.owner_references.iter().flatten().any(|reference| reference.controller == Some(true));
         match controller(metadata) {
             Some(reference) => Some(&reference.uid) == self.object.meta().uid.as_ref(),
@@ -236,8 +243,12 @@ impl<'a> Applier<'a> {
             Ok(applied) => {
                 let claims = drift::claims(&applied.metadata, FIELD_MANAGER);
                 let uid = applied.uid().unwrap_or_default();
+                let known = self.memory.lock().is_known(&key, &uid);
                 self.memory.lock().applied(key.clone(), uid, &rendered, claims);
                 let mut outcome = self.outcome.lock();
+                if known {
+                    return;
+                }
                 if let Some(role) = created_for {
                     outcome.created.entry(role.to_owned()).or_default().push(key.1);
                 } else if added {
@@ -276,7 +287,7 @@ impl<'a> Applier<'a> {
 
     /// No further call is made once one was refused, or once the ModelDeployment is not what it was.
     fn is_stopped(&self) -> bool {
-        let reference = kube::runtime::reflector::ObjectRef::from_obj(self.object);
+        let reference = ObjectRef::from_obj(self.object);
         let current = self.cache.model_deployments.get(&reference);
         let alive = current.is_some_and(|current| {
             current.meta().uid == self.object.meta().uid && current.meta().deletion_timestamp.is_none()
@@ -300,15 +311,15 @@ fn api_of(applier: &Applier<'_>, resource: &ApiResource) -> Api<DynamicObject> {
 }
 
 fn pod_resource() -> ApiResource {
-    ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&())
+    ApiResource::erase::<Pod>(&())
 }
 
 fn pod_key(name: &str) -> Key {
     ("Pod".into(), name.into())
 }
 
-fn call(doing: &'static str, (kind, name): &Key, source: kube::Error) -> Blocked {
-    Blocked::Call { doing, kind: kind.clone(), name: name.clone(), source: Box::new(source) }
+fn call(doing: &'static str, (kind, name): &Key, call: kube::Error) -> Blocked {
+    Blocked::Call { doing, kind: kind.clone(), name: name.clone(), call: Box::new(call) }
 }
 
 fn kind(object: &Value) -> &str {

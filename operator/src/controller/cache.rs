@@ -57,6 +57,16 @@ impl Cache {
         self.signals.subscribe()
     }
 
+    /// A cache that a test fills.
+    #[cfg(test)]
+    pub(super) fn new(
+        model_deployments: Store<ModelDeployment>,
+        pods: Store<Pod>,
+        objects: Vec<(ApiResource, Store<DynamicObject>)>,
+    ) -> Self {
+        Self { model_deployments, pods, objects, signals: broadcast::channel(1).0 }
+    }
+
     /// Resolves once every kind was listed.
     pub(super) async fn listed(&self) {
         // A dropped writer means that the process is ending; nobody waits then.
@@ -180,6 +190,12 @@ pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
             && reference.kind == "ModelDeployment"
             && reference.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
     })
+}
+
+/// The kinds that are applied beside Pods.
+#[cfg(test)]
+pub(super) fn resources() -> Vec<ApiResource> {
+    KINDS.iter().map(|(group, version, kind, plural)| resource(group, version, kind, plural)).collect()
 }
 
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {

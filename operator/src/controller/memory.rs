@@ -74,6 +74,7 @@ struct Applied {
     rendered: u64,
     claims: u64,
     at: Instant,
+    gone: bool,
 }
 
 struct Failures {
@@ -84,7 +85,8 @@ struct Failures {
 impl Memory {
     /// Remembers the outcome of an apply.
     pub fn applied(&mut self, key: Key, uid: String, rendered: &Value, claims: Option<&Value>) {
-        let applied = Applied { uid, rendered: hash(rendered), claims: hash(claims), at: Instant::now() };
+        let (rendered, claims, at) = (hash(rendered), hash(claims), Instant::now());
+        let applied = Applied { uid, rendered, claims, at, gone: false };
         self.applied.insert(key, applied);
     }
 
@@ -97,7 +99,13 @@ impl Memory {
 
     /// The UID of an object that we created a moment ago, which no watch may have shown yet.
     pub fn created(&self, key: &Key) -> Option<&str> {
-        self.applied.get(key).filter(|applied| applied.at.elapsed() < UNSEEN).map(|applied| applied.uid.as_str())
+        let fresh = |applied: &&Applied| !applied.gone && applied.at.elapsed() < UNSEEN;
+        self.applied.get(key).filter(fresh).map(|applied| applied.uid.as_str())
+    }
+
+    /// Whether the object was applied by us before, though it may have left the watches' sight since.
+    pub fn is_known(&self, key: &Key, uid: &str) -> bool {
+        self.applied.get(key).is_some_and(|applied| applied.uid == uid)
     }
 
     /// Remembers that we deleted an object.
@@ -110,12 +118,12 @@ impl Memory {
         self.deleted.contains(uid)
     }
 
-    /// Takes in that an object is gone.
+    /// Takes in that an object is gone, or out of the watches' sight: somebody may have taken our label off.
     fn gone(&mut self, kind: &str, name: &str, uid: &str) {
         self.deleted.remove(uid);
         let key = (kind.to_owned(), name.to_owned());
-        if self.applied.get(&key).is_some_and(|applied| applied.uid == uid) {
-            self.applied.remove(&key);
+        if let Some(applied) = self.applied.get_mut(&key).filter(|applied| applied.uid == uid) {
+            applied.gone = true;
         }
     }
 
@@ -135,10 +143,11 @@ impl Memory {
         self.failures.remove(pod);
     }
 
-    /// How long a Pod of that name is not to be created yet.
-    pub fn pause(&self, pod: &str) -> Option<Duration> {
+    /// How long a Pod of that name is not to be created yet, and how many of them failed in a row.
+    pub fn pause(&self, pod: &str) -> Option<(Duration, u32)> {
         let failures = self.failures.get(pod)?;
-        failures.not_before.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero())
+        let pause = failures.not_before.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero())?;
+        Some((pause, failures.count))
     }
 }
 

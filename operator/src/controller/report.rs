@@ -44,7 +44,11 @@ pub fn seen(
             desired: wanted.replicas,
             counts: count(&wanted, pods),
             take_over: !role.command.is_empty(),
-            trouble: pods.iter().filter(|pod| is_awaited(pod, &wanted)).find_map(|pod| trouble(live.pods.get(&pod.name)?, now)),
+            trouble: pods
+                .iter()
+                .filter(|pod| is_awaited(pod, &wanted))
+                .find_map(|pod| trouble(live.pods.get(&pod.name)?, now))
+                .or_else(|| outcome.paused.get(&role.name).cloned()),
         }
     });
     let ready = |role: &str| {
@@ -73,7 +77,7 @@ pub fn seen(
 /// Whether the role waits for this Pod to become ready.
 fn is_awaited(pod: &LivePod, wanted: &WantedRole) -> bool {
     let current = wanted.revision.is_none() || pod.revision == wanted.revision;
-    current && pod.ordinal < wanted.replicas && matches!(pod.state, PodState::Starting | PodState::Finished)
+    current && pod.ordinal < wanted.replicas && pod.state == PodState::Starting
 }
 
 /// What happened in one pass: what it did, and what changed since the last status.
@@ -105,7 +109,9 @@ pub fn happenings(
     let progress = message("Progressing", Some(status));
     let rolling = was_rolling(Some(status));
     match (was_rolling(previous), rolling) {
-        (false, true) => happenings.push(Happening::normal("RolloutStarted", "Rollout", "replacing Pods of another revision")),
+        (false, true) => {
+            happenings.insert(0, Happening::normal("RolloutStarted", "Rollout", "replacing Pods of another revision"));
+        }
         (true, false) if reason(Some(status), "RolesReady") == Some("AllReplicasReady") => {
             happenings.push(Happening::normal("RolloutFinished", "Rollout", "every replica is of the new revision and ready"));
         }

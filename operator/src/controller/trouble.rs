@@ -23,9 +23,6 @@ const HOPELESS: [&str; 8] = [
 pub fn trouble(pod: &Pod, now: Timestamp) -> Option<String> {
     let status = pod.status.as_ref()?;
     let name = pod.name_any();
-    if status.phase.as_deref() == Some("Failed") {
-        return Some(sentence(&name, status.reason.as_deref().unwrap_or("Failed"), status.message.as_deref()));
-    }
     let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
     let waiting = containers.filter_map(|container| container.state.as_ref()?.waiting.as_ref()).find_map(|waiting| {
         let reason = waiting.reason.as_deref().filter(|reason| HOPELESS.contains(reason))?;

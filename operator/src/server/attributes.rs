@@ -87,7 +87,7 @@ impl<'a> ResourcePath<'a> {
 
 impl Attributes {
     /// Length of what the caller chose, in bytes.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         self.resource.len() + optional(&self.namespace) + optional(&self.subresource) + optional(&self.name)
     }

@@ -102,7 +102,7 @@ impl Authorizer {
                     Err(Undecided)
                 });
             if let Ok(decision) = &answer
-                && own.caller.len() + own.attributes.len() <= REMEMBERED
+                && own.caller.size() + own.attributes.size() <= REMEMBERED
             {
                 this.memory.lock().put(own.clone(), decision.clone());
             }

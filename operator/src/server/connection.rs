@@ -36,7 +36,7 @@ const STREAMS: u32 = 100;
 const WINDOW: u32 = 256 << 10;
 /// A request's headers, in bytes and (HTTP/1.1) lines: a user may be in very many groups, each on a line of its own.
 const HEADER_BYTES: usize = 1 << 20;
-const HEADER_LINES: usize = 8192;
+const HEADER_LINES: usize = 4096;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]
@@ -159,5 +159,31 @@ async fn idle(mut busy: watch::Receiver<usize>) {
             () = tokio::time::sleep(IDLE) => return,
             _ = busy.changed() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_ninety_seconds_after_its_last_request() {
+        let (under_way, busy) = watch::channel(0);
+        let begun = Begun::new(&under_way);
+        let mut idle = std::pin::pin!(idle(busy));
+        tokio::time::advance(Duration::from_secs(1000)).await;
+        assert!(idle.as_mut().now_or_never().is_none());
+        drop(begun);
+        assert!(idle.as_mut().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(89)).await;
+        assert!(idle.as_mut().now_or_never().is_none());
+        // Another request begins the time anew.
+        drop(Begun::new(&under_way));
+        assert!(idle.as_mut().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(89)).await;
+        assert!(idle.as_mut().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(idle.as_mut().now_or_never().is_some());
     }
 }

@@ -34,3 +34,30 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 fn lacks_ipv6(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(97)) || error.kind() == io::ErrorKind::AddrNotAvailable
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpStream;
+
+    /// kubernetes-sigs/metrics-server#582: a server on 0.0.0.0 is not reached over IPv6, and the reverse.
+    #[tokio::test]
+    async fn the_unspecified_address_takes_both_families() {
+        let listener = bind(Ipv6Addr::UNSPECIFIED.into(), 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        if address.is_ipv6() {
+            TcpStream::connect((Ipv6Addr::LOCALHOST, address.port())).await.unwrap();
+        }
+        TcpStream::connect((Ipv4Addr::LOCALHOST, address.port())).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_an_error() {
+        let listener = bind(Ipv4Addr::LOCALHOST.into(), 0).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(
+            bind(Ipv4Addr::LOCALHOST.into(), port).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+    }
+}

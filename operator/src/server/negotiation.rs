@@ -155,6 +155,13 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_header_is_read(accept in "[ -~]{0,80}") {
+            asked(&accept);
+        }
+    }
+
     #[test]
     fn parameters_come_in_any_order_and_quality_decides() {
         assert_eq!(

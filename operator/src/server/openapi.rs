@@ -64,7 +64,7 @@ impl OpenApi {
 }
 
 fn document<T: JsonSchema>() -> Value {
-    let mut generator = SchemaSettings::openapi3().into_generator();
+    let mut generator = SchemaSettings::openapi3().for_serialize().into_generator();
     let answer = generator.subschema_for::<T>().to_value();
     let status = generator.subschema_for::<Status>().to_value();
     let own_kind = json!([{"group": GROUP, "version": VERSION, "kind": METRICS_KIND}]);
@@ -102,7 +102,7 @@ fn document<T: JsonSchema>() -> Value {
         }},
         "components": {"schemas": schemas},
     });
-    qualify(&mut document);
+    settle(&mut document);
     document
 }
 
@@ -139,10 +139,20 @@ fn component(name: &str) -> String {
     }
 }
 
-/// Gives every reference to a component the component's whole name.
-fn qualify(value: &mut Value) {
+/// Gives every reference to a component the component's whole name, and takes null out of every schema: what is not known is left
+/// out of an answer, never written as null.
+fn settle(value: &mut Value) {
     match value {
         Value::Object(members) => {
+            members.remove("nullable");
+            if let Some(Value::Array(choices)) = members.get_mut("anyOf") {
+                choices.retain(|choice| choice["enum"] != json!([null]));
+                if let [only] = choices.as_slice() {
+                    let only = json!([only]);
+                    members.remove("anyOf");
+                    members.insert("allOf".to_owned(), only);
+                }
+            }
             for (key, member) in members {
                 match member {
                     Value::String(target) if key == "$ref" => {
@@ -150,11 +160,11 @@ fn qualify(value: &mut Value) {
                             *target = format!("{COMPONENTS}{}", component(name));
                         }
                     }
-                    member => qualify(member),
+                    member => settle(member),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(qualify),
+        Value::Array(items) => items.iter_mut().for_each(settle),
         _ => {}
     }
 }

@@ -217,6 +217,23 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever a path is, it leads nowhere or to segments that cannot be read in two ways.
+        #[test]
+        fn a_resource_path_has_plain_segments(path in "/apis/worker.gpustack.ai/v1(/[a-z%.;A-Z0-9\\x00\\\\ ]{0,6}){0,7}") {
+            if let Route::Resource(ResourcePath { namespace, resource, name, subresource }) = Route::of(&path) {
+                for segment in [namespace, Some(resource), name, subresource].into_iter().flatten() {
+                    proptest::prop_assert!(!segment.is_empty() && segment != "." && segment != ".." && !segment.contains(['%', '/']));
+                }
+            }
+        }
+
+        #[test]
+        fn any_path_is_read(path in "\\PC{0,60}") {
+            Route::of(&path);
+        }
+    }
+
     #[test]
     fn health_checks_may_be_named() {
         assert_eq!(Route::of("/readyz/ping"), Route::Health(Question::Ready, Some("ping")));

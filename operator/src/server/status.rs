@@ -15,7 +15,7 @@ pub struct Failure {
     pub code: StatusCode,
     reason: &'static str,
     message: String,
-    details: Option<StatusDetails>,
+    details: Option<Box<StatusDetails>>,
     /// Value of the `Allow` header, of a 405 only.
     pub allow: Option<&'static str>,
     /// Value of the `Retry-After` header, in seconds. Clients repeat a request that was refused with it, so it is only for
@@ -96,7 +96,7 @@ impl Failure {
     /// 404 of a path that is not served.
     pub fn not_served() -> Self {
         Failure {
-            details: Some(StatusDetails::default()),
+            details: Some(Box::default()),
             ..Self::new(
                 StatusCode::NOT_FOUND,
                 "NotFound",
@@ -174,10 +174,10 @@ impl Failure {
     fn retried(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         let seconds = 1;
         Failure {
-            details: Some(StatusDetails {
+            details: Some(Box::new(StatusDetails {
                 retry_after_seconds: Some(seconds as i32),
                 ..StatusDetails::default()
-            }),
+            })),
             retry_after: Some(seconds),
             ..Self::new(code, reason, message)
         }
@@ -187,7 +187,7 @@ impl Failure {
     pub fn status(&self) -> Status {
         Status {
             code: Some(i32::from(self.code.as_u16())),
-            details: self.details.clone(),
+            details: self.details.as_deref().cloned(),
             message: Some(self.message.clone()),
             metadata: ListMeta::default(),
             reason: Some(self.reason.to_owned()),
@@ -197,13 +197,13 @@ impl Failure {
 }
 
 /// Names the plural resource where the field says `kind`, as Kubernetes itself does.
-fn details(resource: &str, name: Option<&str>) -> StatusDetails {
-    StatusDetails {
+fn details(resource: &str, name: Option<&str>) -> Box<StatusDetails> {
+    Box::new(StatusDetails {
         group: Some(GROUP.to_owned()),
         kind: Some(resource.to_owned()),
         name: name.map(str::to_owned),
         ..StatusDetails::default()
-    }
+    })
 }
 
 /// As the API server escapes a refusal, so that no caller's string turns into markup where the text is shown.

@@ -130,6 +130,15 @@ impl Api {
         }
     }
 
+    /// Every object as it was stored or deleted, in order, by path.
+    pub fn history(&self) -> Vec<(String, Value)> {
+        let world = self.0.world.lock();
+        let entry = |(collection, name, event): &(String, String, Value)| {
+            (format!("{collection}/{name}"), event["object"].clone())
+        };
+        world.log.iter().map(entry).collect()
+    }
+
     /// Waits until `seen` holds of this API server.
     pub async fn until(&self, what: &str, seen: impl Fn(&Api) -> bool) {
         let mut changed = self.0.changed.subscribe();
@@ -138,7 +147,7 @@ impl Api {
                 changed.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(60), waiting)
+        tokio::time::timeout(std::time::Duration::from_secs(300), waiting)
             .await
             .unwrap_or_else(|_| {
                 panic!(

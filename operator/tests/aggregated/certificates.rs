@@ -1,10 +1,17 @@
 //! The certificates' keeper against a played API server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use k8s_openapi::ByteString;
 use model_deployment_operator::certificates::{self, Config, ServingCertificate};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -34,7 +41,11 @@ impl Replica {
             api_service: "v1.worker.gpustack.ai".into(),
         };
         let running = tokio::spawn(certificates::run(api.client(), config, receiver, serving.clone()));
-        Replica { leading: sender, serving, running }
+        Replica {
+            leading: sender,
+            serving,
+            running,
+        }
     }
 
     /// Waits until what is served is what the Secret says.
@@ -69,6 +80,18 @@ fn text(value: &Value) -> String {
     String::from_utf8(bytes).unwrap().replace("\r\n", "\n")
 }
 
+/// An API server that has the operator's Service.
+fn installed() -> Api {
+    let api = Api::new();
+    service(&api);
+    api
+}
+
+fn service(api: &Api) {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"uid": "service-uid"}});
+    api.put(SERVICE, service);
+}
+
 fn api_service(api: &Api) {
     api.put(
         API_SERVICE,
@@ -80,10 +103,11 @@ fn api_service(api: &Api) {
 }
 
 fn bundle(api: &Api) -> String {
-    api.get(API_SERVICE).map_or_else(String::new, |service| match &service["spec"]["caBundle"] {
-        Value::Null => String::new(),
-        bundle => text(bundle),
-    })
+    api.get(API_SERVICE)
+        .map_or_else(String::new, |service| match &service["spec"]["caBundle"] {
+            Value::Null => String::new(),
+            bundle => text(bundle),
+        })
 }
 
 fn count(bundle: &str) -> usize {
@@ -107,15 +131,20 @@ fn damage(api: &Api, path: &str, member: &str, value: &str) {
 
 #[tokio::test]
 async fn the_first_replica_makes_both_before_anyone_leads() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
-    api.put(SERVICE, json!({"apiVersion": "v1", "kind": "Service", "metadata": {"uid": "service-uid"}}));
     let replica = Replica::start(&api, false);
-    api.until("both Secrets are made", |api| api.get(LEAF).is_some() && api.get(AUTHORITY).is_some()).await;
+    api.until("both Secrets are made", |api| {
+        api.get(LEAF).is_some() && api.get(AUTHORITY).is_some()
+    })
+    .await;
     let leaf = api.get(LEAF).unwrap();
     replica.serves(&api, &leaf["data"]["tls.crt"]).await;
     assert_eq!(leaf["type"], "kubernetes.io/tls");
-    assert_eq!(leaf["metadata"]["ownerReferences"], json!([{"apiVersion": "v1", "kind": "Service", "name": "op", "uid": "service-uid"}]));
+    assert_eq!(
+        leaf["metadata"]["ownerReferences"],
+        json!([{"apiVersion": "v1", "kind": "Service", "name": "op", "uid": "service-uid"}])
+    );
     let authority = api.get(AUTHORITY).unwrap();
     assert_eq!(leaf["data"]["ca.crt"], authority["data"]["tls.crt"]);
     assert!(leaf["data"]["ca.key"].is_null());
@@ -126,9 +155,20 @@ async fn the_first_replica_makes_both_before_anyone_leads() {
     assert_eq!(bundle(&api), text(&authority["data"]["tls.crt"]));
 }
 
+/// While it is uninstalled, the Service goes before the operator: a Secret made then would have no owner and stay.
+#[tokio::test]
+async fn without_its_service_no_secret_is_made() {
+    let api = Api::new();
+    let _replica = Replica::start(&api, true);
+    api.until("it was looked for", |api| api.asked().iter().any(|asked| asked.path == SERVICE)).await;
+    assert_eq!((api.get(LEAF), api.get(AUTHORITY)), (None, None));
+    service(&api);
+    api.until("both Secrets are made", |api| api.get(LEAF).is_some() && api.get(AUTHORITY).is_some()).await;
+}
+
 #[tokio::test]
 async fn replicas_that_start_together_serve_one_leaf() {
-    let api = Api::new();
+    let api = installed();
     let replicas: Vec<_> = (0..3).map(|_| Replica::start(&api, false)).collect();
     api.until("the leaf is made", |api| api.get(LEAF).is_some()).await;
     let leaf = api.get(LEAF).unwrap();
@@ -142,15 +182,23 @@ async fn replicas_that_start_together_serve_one_leaf() {
 /// kubevirt/kubevirt#18936: a Secret was renewed, and Pods served the old leaf until it expired.
 #[tokio::test]
 async fn a_damaged_leaf_is_issued_anew_and_every_replica_takes_it() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let (leader, other) = (Replica::start(&api, true), Replica::start(&api, false));
     published(&api).await;
     let mut before = api.get(LEAF).unwrap();
-    for (member, value) in [("tls.key", "garbage"), ("tls.crt", "garbage"), ("tls.crt", ""), ("ca.crt", "garbage")] {
+    for (member, value) in [
+        ("tls.key", "garbage"),
+        ("tls.crt", "garbage"),
+        ("tls.crt", ""),
+        ("ca.crt", "garbage"),
+    ] {
         damage(&api, LEAF, member, value);
         let damaged = api.get(LEAF).unwrap();
-        api.until("the Secret is repaired", |api| api.get(LEAF).unwrap()["data"] != damaged["data"]).await;
+        api.until("the Secret is repaired", |api| {
+            api.get(LEAF).unwrap()["data"] != damaged["data"]
+        })
+        .await;
         let after = api.get(LEAF).unwrap();
         leader.serves(&api, &after["data"]["tls.crt"]).await;
         other.serves(&api, &after["data"]["tls.crt"]).await;
@@ -164,46 +212,57 @@ async fn a_damaged_leaf_is_issued_anew_and_every_replica_takes_it() {
 
 #[tokio::test]
 async fn the_last_good_leaf_is_served_while_nobody_repairs() {
-    let api = Api::new();
+    let api = installed();
     let replica = Replica::start(&api, false);
     api.until("the leaf is made", |api| api.get(LEAF).is_some()).await;
-    let good = api.get(LEAF).unwrap()["data"]["tls.crt"].clone();
-    replica.serves(&api, &good).await;
-    // A leaf of someone else's, which is good, comes after the damage: when it is served, the damage has been seen.
-    damage(&api, LEAF, "tls.key", "garbage");
-    assert!(replica.serving.is_loaded());
-    api.delete(AUTHORITY);
-    let asked = api.asked().len();
-    replica.leading.send(true).unwrap();
-    api.until("the leader replaces the authority", |api| api.get(AUTHORITY).is_some()).await;
-    assert!(api.asked().len() > asked);
-    let repaired = api.get(LEAF).unwrap();
-    let _ = repaired;
-    api.until("the leader repairs the leaf", |api| {
-        api.get(LEAF).is_some_and(|leaf| leaf["data"]["tls.crt"] != good)
+    let good = api.get(LEAF).unwrap();
+    replica.serves(&api, &good["data"]["tls.crt"]).await;
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    damage(&api, LEAF, "tls.key", &key);
+    // A second replica, which has seen nothing else, has nothing to serve; when the leader has repaired it, both serve that.
+    let second = Replica::start(&api, false);
+    api.until("both replicas watch", |api| {
+        api.asked()
+            .iter()
+            .filter(|asked| asked.path == "/api/v1/namespaces/sys/secrets" && asked.method == Method::GET)
+            .count()
+            >= 8
     })
     .await;
-    replica.serves(&api, &api.get(LEAF).unwrap()["data"]["tls.crt"]).await;
+    assert!(!second.serving.is_loaded());
+    replica.serves(&api, &good["data"]["tls.crt"]).await;
+    replica.leading.send(true).unwrap();
+    api.until("the leader repairs", |api| {
+        api.get(LEAF).unwrap()["data"]["tls.crt"] != good["data"]["tls.crt"]
+    })
+    .await;
+    let repaired = api.get(LEAF).unwrap();
+    replica.serves(&api, &repaired["data"]["tls.crt"]).await;
+    second.serves(&api, &repaired["data"]["tls.crt"]).await;
 }
 
 #[tokio::test]
 async fn a_lost_authority_is_replaced_beside_the_old_one() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let replica = Replica::start(&api, true);
     published(&api).await;
     let before = api.get(LEAF).unwrap();
     api.delete(AUTHORITY);
-    api.until("both authorities are published", |api| count(&bundle(api)) == 2).await;
+    api.until("both authorities are published", |api| count(&bundle(api)) == 2)
+        .await;
     let after = api.get(LEAF).unwrap();
-    assert_eq!(after["data"]["tls.crt"], before["data"]["tls.crt"], "the leaf is not changed with the bundle");
+    assert_eq!(
+        after["data"]["tls.crt"], before["data"]["tls.crt"],
+        "the leaf is not changed with the bundle"
+    );
     assert!(bundle(&api).starts_with(&text(&before["data"]["ca.crt"])));
     replica.serves(&api, &before["data"]["tls.crt"]).await;
 }
 
 #[tokio::test]
 async fn drift_of_the_bundle_is_put_right_and_nothing_else_is_touched() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let _replica = Replica::start(&api, true);
     published(&api).await;
@@ -212,31 +271,46 @@ async fn drift_of_the_bundle_is_put_right_and_nothing_else_is_touched() {
     service["spec"]["caBundle"] = serde_json::to_value(ByteString(Authority::new("other").pem.into_bytes())).unwrap();
     api.put(API_SERVICE, service);
     api.until("the bundle is put right", |api| bundle(api) == right).await;
-    let patches: Vec<Value> =
-        api.asked().into_iter().filter(|asked| asked.method == Method::PATCH).map(|asked| asked.body).collect();
+    let patches: Vec<Value> = api
+        .asked()
+        .into_iter()
+        .filter(|asked| asked.method == Method::PATCH)
+        .map(|asked| asked.body)
+        .collect();
     assert_eq!(patches.len(), 2);
     for patch in patches {
-        assert_eq!(patch["spec"].as_object().unwrap().keys().collect::<Vec<_>>(), ["caBundle"]);
-        assert_eq!(patch["metadata"].as_object().unwrap().keys().collect::<Vec<_>>(), ["name", "uid"]);
+        assert_eq!(
+            patch["spec"].as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["caBundle"]
+        );
+        assert_eq!(
+            patch["metadata"].as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["name", "uid"]
+        );
     }
 }
 
 /// A server-side apply creates what is not there; an APIService that was deleted must stay deleted.
 #[tokio::test]
 async fn an_absent_api_service_is_never_created() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
-    // Deleted between the look and the patch.
-    let doomed = api.clone();
     let replica = Replica::start(&api, false);
     api.until("the leaf is made", |api| api.get(LEAF).is_some()).await;
-    doomed.refuse(Method::PATCH, API_SERVICE, &[500]);
+    // Deleted before a patch succeeds.
+    api.refuse(Method::PATCH, API_SERVICE, &[500]);
     replica.leading.send(true).unwrap();
-    api.until("a patch was tried", |api| api.asked().iter().any(|asked| asked.method == Method::PATCH)).await;
+    api.until("a patch was tried", |api| {
+        api.asked().iter().any(|asked| asked.method == Method::PATCH)
+    })
+    .await;
     api.delete(API_SERVICE);
     damage(&api, LEAF, "tls.key", "garbage");
     let damaged = api.get(LEAF).unwrap();
-    api.until("the leader goes on", |api| api.get(LEAF).unwrap()["data"] != damaged["data"]).await;
+    api.until("the leader goes on", |api| {
+        api.get(LEAF).unwrap()["data"] != damaged["data"]
+    })
+    .await;
     assert_eq!(api.get(API_SERVICE), None);
     // And when it is there again, it is told.
     api_service(&api);
@@ -246,7 +320,7 @@ async fn an_absent_api_service_is_never_created() {
 /// kedacore/keda#6551, #5542: a conflict on the APIService stopped serving.
 #[tokio::test]
 async fn conflicts_and_failures_are_tried_again_and_stop_nothing() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     api.refuse(Method::PATCH, API_SERVICE, &[409, 500]);
     let replica = Replica::start(&api, true);
@@ -255,4 +329,64 @@ async fn conflicts_and_failures_are_tried_again_and_stop_nothing() {
     replica.serves(&api, &api.get(LEAF).unwrap()["data"]["tls.crt"]).await;
     let patches = api.asked().iter().filter(|asked| asked.method == Method::PATCH).count();
     assert_eq!(patches, 3);
+}
+
+/// The whole renewal of an authority, watched at every write: the leaf in force is always one that the API server trusts, and the
+/// new authority's leaf comes two minutes after its authority was published. Time is tokio's, which moves when nothing else does.
+#[tokio::test(start_paused = true)]
+async fn the_leaf_is_trusted_at_every_moment_of_a_renewal() {
+    let api = installed();
+    api_service(&api);
+    let _replica = Replica::start(&api, true);
+    published(&api).await;
+    let settled = api.history().len();
+    let old = api.get(LEAF).unwrap();
+    api.delete(AUTHORITY);
+    api.until("both authorities are published", |api| count(&bundle(api)) == 2)
+        .await;
+    let since = tokio::time::Instant::now();
+    api.until("a leaf of the new authority", |api| {
+        api.get(LEAF).unwrap()["data"]["tls.crt"] != old["data"]["tls.crt"]
+    })
+    .await;
+    assert!(since.elapsed() >= Duration::from_secs(120), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(130), "{:?}", since.elapsed());
+
+    let history = api.history();
+    let (mut leaf, mut trusted) = (text(&old["data"]["tls.crt"]), String::new());
+    for (number, (path, object)) in history.iter().enumerate() {
+        match path.as_str() {
+            LEAF => leaf = text(&object["data"]["tls.crt"]),
+            API_SERVICE if !object["spec"]["caBundle"].is_null() => trusted = text(&object["spec"]["caBundle"]),
+            _ => continue,
+        }
+        if number >= settled {
+            assert!(is_trusted(&leaf, &trusted), "{number}: {path}");
+        }
+    }
+    let new = api.get(LEAF).unwrap();
+    assert!(is_trusted(
+        &text(&new["data"]["tls.crt"]),
+        &text(&api.get(AUTHORITY).unwrap()["data"]["tls.crt"])
+    ));
+    assert!(!is_trusted(
+        &text(&old["data"]["tls.crt"]),
+        &text(&api.get(AUTHORITY).unwrap()["data"]["tls.crt"])
+    ));
+    assert_eq!(count(&bundle(&api)), 2, "the old authority is still trusted");
+}
+
+/// Whether the API server, which trusts `bundle`, takes `leaf` for our Service.
+fn is_trusted(leaf: &str, bundle: &str) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle.as_bytes()).map(Result::unwrap));
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .unwrap();
+    let leaf = CertificateDer::from_pem_slice(leaf.as_bytes()).unwrap();
+    let name = "op.sys.svc".try_into().unwrap();
+    verifier
+        .verify_server_cert(&leaf, &[], &name, &[], UnixTime::now())
+        .is_ok()
 }

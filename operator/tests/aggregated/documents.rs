@@ -155,6 +155,8 @@ async fn every_reference_of_the_openapi_document_leads_somewhere() {
             _ => {}
         }
     }
+    let text = document.to_string();
+    assert!(!text.contains("null"), "nothing is ever written as null: {text}");
     let mut found = Vec::new();
     references(&document, &mut found);
     assert!(!found.is_empty());

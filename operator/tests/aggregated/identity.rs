@@ -238,3 +238,61 @@ async fn upgrades_are_refused() {
         answer.message();
     }
 }
+
+/// kubernetes-sigs/prometheus-adapter#688, vmware/pinniped#2605: without the right to read the published trust, one clear message.
+#[tokio::test]
+async fn a_missing_role_binding_is_named_once_and_discovery_is_served() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let stage = Stage::forbidden().await;
+    stage
+        .api
+        .until("the ConfigMap was asked for again", |api| {
+            api.asked()
+                .iter()
+                .filter(|asked| asked.path.contains("configmaps"))
+                .count()
+                >= 4
+        })
+        .await;
+    assert_eq!(stage.anyone().get("/apis/worker.gpustack.ai/v1", &[]).await.code, 200);
+    assert_eq!(stage.front().get(METRICS, ALICE).await.code, 401);
+    let text = log.text();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("RoleBinding")).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert!(lines[0].contains("extension-apiserver-authentication-reader"), "{text}");
+    assert!(lines[0].contains("kube-system"), "{text}");
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
+    type Writer = Log;
+
+    fn make_writer(&self) -> Log {
+        self.clone()
+    }
+}

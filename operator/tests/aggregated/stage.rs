@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use http::Method;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use model_deployment_operator::certificates::ServingCertificate;
 use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal};
@@ -82,7 +83,20 @@ pub struct Stage {
 impl Stage {
     /// A server whose trust is not published yet.
     pub async fn bare() -> Self {
+        Self::before(Api::new()).await
+    }
+
+    /// A server that may not read the published trust.
+    pub async fn forbidden() -> Self {
         let api = Api::new();
+        let (collection, _) = PUBLISHED.rsplit_once('/').unwrap();
+        for path in [PUBLISHED, collection] {
+            api.refuse(Method::GET, path, &[403; 20]);
+        }
+        Self::before(api).await
+    }
+
+    async fn before(api: Api) -> Self {
         let metrics = Played::default();
         metrics.reply("chat", |_| async { Ok(answer()) }.boxed());
         let authority = Authority::new("serving");

@@ -97,9 +97,13 @@ impl Engine {
     pub fn facts(&self, setting: &Setting<'_>, role: &Role, member: Member, revision: &str) -> Facts {
         let take_over = !role.command.is_empty();
         let endpoint = if take_over {
-            Endpoint::None { none: NoEndpoint::TakeOver }
+            Endpoint::None {
+                none: NoEndpoint::TakeOver,
+            }
         } else if member == Member::Follower {
-            Endpoint::None { none: NoEndpoint::Follower }
+            Endpoint::None {
+                none: NoEndpoint::Follower,
+            }
         } else {
             Endpoint::Listener(Listener {
                 scheme: if self.tls { Scheme::Https } else { Scheme::Http },
@@ -141,20 +145,27 @@ pub(super) fn producer(engine: EngineName) -> Producer {
 /// Routers speak plain HTTP to engines. Behind a routing proxy the hop stays inside the Pod.
 fn refuse_tls_under_router(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Result<(), Refusal> {
     match setting.router() {
-        Some(router) if engine.tls && !setting.has_proxy(role) => {
-            Err(Refusal::TlsUnderRouter { role: role.name.clone(), router: spell(router.name) })
-        }
+        Some(router) if engine.tls && !setting.has_proxy(role) => Err(Refusal::TlsUnderRouter {
+            role: role.name.clone(),
+            router: spell(router.name),
+        }),
         _ => Ok(()),
     }
 }
 
 fn refuse_owned(role: &Role, choices: &Choices, owned: &[Owned]) -> Result<(), Refusal> {
-    OwnedFlag::refuse(choices.given(), owned).map_err(|owned| Refusal::RoleFlag { role: role.name.clone(), owned })
+    OwnedFlag::refuse(choices.given(), owned).map_err(|owned| Refusal::RoleFlag {
+        role: role.name.clone(),
+        owned,
+    })
 }
 
 fn malformed(role: &Role) -> impl Fn(MalformedValue) -> Refusal {
     let role = role.name.clone();
-    move |malformed| Refusal::RoleValue { role: role.clone(), malformed }
+    move |malformed| Refusal::RoleValue {
+        role: role.clone(),
+        malformed,
+    }
 }
 
 /// What the engine loads, and its other name if it is served under one.
@@ -171,25 +182,46 @@ fn port_argument(setting: &Setting<'_>, role: &Role, choices: &Choices) -> (u16,
     match choices.port {
         Some(port) => (port, None),
         None => {
-            let port = if setting.has_proxy(role) { ports::behind_proxy(role) } else { ports::serving(role) };
+            let port = if setting.has_proxy(role) {
+                ports::behind_proxy(role)
+            } else {
+                ports::serving(role)
+            };
             (port, Some(port))
         }
     }
 }
 
 fn variable(name: &str, value: impl Into<String>) -> EnvVar {
-    EnvVar { name: name.into(), value: Some(value.into()), value_from: None }
+    EnvVar {
+        name: name.into(),
+        value: Some(value.into()),
+        value_from: None,
+    }
 }
 
 /// A variable that holds the Pod's own address.
 fn pod_address(name: &str) -> EnvVar {
-    let field_ref = ObjectFieldSelector { api_version: Some("v1".into()), field_path: "status.podIP".into() };
-    EnvVar { name: name.into(), value: None, value_from: Some(EnvVarSource { field_ref: Some(field_ref), ..Default::default() }) }
+    let field_ref = ObjectFieldSelector {
+        api_version: Some("v1".into()),
+        field_path: "status.podIP".into(),
+    };
+    EnvVar {
+        name: name.into(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            field_ref: Some(field_ref),
+            ..Default::default()
+        }),
+    }
 }
 
 /// Our value of a variable that a user may set too.
 fn unless_given(role: &Role, variable: EnvVar) -> Option<EnvVar> {
-    role.env.iter().all(|given| given.name != variable.name).then_some(variable)
+    role.env
+        .iter()
+        .all(|given| given.name != variable.name)
+        .then_some(variable)
 }
 
 /// The half of a pair that a role is; `Server` roles are none.

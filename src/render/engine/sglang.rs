@@ -45,7 +45,9 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
         _ => None,
     };
     let hierarchical_cache = !decode && choices.host_tier.is_none() && (store.is_some() || host_cache.is_some());
-    let transfer = half(role).zip(setting.transfer).map(|(half, path)| (half, path, transfer(half, path, &choices)));
+    let transfer = half(role)
+        .zip(setting.transfer)
+        .map(|(half, path)| (half, path, transfer(half, path, &choices)));
 
     let (model, served_name) = model(setting);
     let (port, port_argument) = port_argument(setting, role, &choices);
@@ -90,7 +92,7 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
             storage: store.is_some(),
             native_offload: false,
         },
-        ranks: choices.tensor * choices.pipeline * choices.data,
+        ranks: choices.all_ranks(),
         stats_enabled: true,
     })
 }
@@ -102,7 +104,10 @@ fn transfer(half: Half, path: TransferPath, choices: &Choices) -> Transfer {
         (TransferConnector::Mooncake, Protocol::Rdma) => "mooncake",
     };
     match half {
-        Half::Prefill => Transfer::Prefill { backend, bootstrap_port: ports::BOOTSTRAP },
+        Half::Prefill => Transfer::Prefill {
+            backend,
+            bootstrap_port: ports::BOOTSTRAP,
+        },
         Half::Decode => Transfer::Decode {
             backend,
             retraction_backup: !choices.gives("--disaggregation-decode-retraction-backup"),
@@ -114,8 +119,18 @@ fn transfer(half: Half, path: TransferPath, choices: &Choices) -> Transfer {
 fn per_rank(setting: &Setting<'_>, role: &Role, choices: &Choices, bytes: u64) -> Result<u64, Refusal> {
     match bytes / u64::from(choices.tensor) / GIGABYTE {
         0 => {
-            let value = setting.spec.kv_cache.as_ref().and_then(|cache| cache.host_memory.clone()).unwrap_or_default().0;
-            Err(Refusal::HostMemoryPerRank { value, role: role.name.clone(), ranks: choices.tensor })
+            let value = setting
+                .spec
+                .kv_cache
+                .as_ref()
+                .and_then(|cache| cache.host_memory.clone())
+                .unwrap_or_default()
+                .0;
+            Err(Refusal::HostMemoryPerRank {
+                value,
+                role: role.name.clone(),
+                ranks: choices.tensor,
+            })
         }
         size => Ok(size),
     }
@@ -131,25 +146,52 @@ fn owned(setting: &Setting<'_>, role: &Role) -> Vec<Owned> {
         Owned::rendered("--disaggregation-transfer-backend"),
         Owned::rendered("--disaggregation-bootstrap-port"),
         Owned::rendered("--host"),
-        Owned { flag: "--config", why: "may hold any other option" },
-        Owned { flag: "--grpc-mode", why: MOVES },
-        Owned { flag: "--smg-grpc-mode", why: MOVES },
+        Owned {
+            flag: "--config",
+            why: "may hold any other option",
+        },
+        Owned {
+            flag: "--grpc-mode",
+            why: MOVES,
+        },
+        Owned {
+            flag: "--smg-grpc-mode",
+            why: MOVES,
+        },
     ];
     match setting.cache {
         Some(Cache::Store(_)) => {
-            owned.push(Owned { flag: LMCACHE, why: "excludes the hierarchical cache that the pool of spec.kvCache needs" });
+            owned.push(Owned {
+                flag: LMCACHE,
+                why: "excludes the hierarchical cache that the pool of spec.kvCache needs",
+            });
         }
         Some(Cache::Host(_)) => {
-            owned.push(Owned { flag: LMCACHE, why: INSTEAD_OF_HOST_MEMORY });
-            owned.push(Owned { flag: "--hicache-size", why: "is the field spec.kvCache.hostMemory" });
-            owned.push(Owned { flag: "--enable-flexkv", why: INSTEAD_OF_HOST_MEMORY });
+            owned.push(Owned {
+                flag: LMCACHE,
+                why: INSTEAD_OF_HOST_MEMORY,
+            });
+            owned.push(Owned {
+                flag: "--hicache-size",
+                why: "is the field spec.kvCache.hostMemory",
+            });
+            owned.push(Owned {
+                flag: "--enable-flexkv",
+                why: INSTEAD_OF_HOST_MEMORY,
+            });
         }
         None => {}
     }
     if half(role) == Some(Half::Decode) {
         const DECODE: &str = "gives a host tier to a decode half, which SGLang does not start with";
-        owned.push(Owned { flag: "--enable-hierarchical-cache", why: DECODE });
-        owned.push(Owned { flag: LMCACHE, why: DECODE });
+        owned.push(Owned {
+            flag: "--enable-hierarchical-cache",
+            why: DECODE,
+        });
+        owned.push(Owned {
+            flag: LMCACHE,
+            why: DECODE,
+        });
     }
     owned
 }
@@ -159,7 +201,14 @@ const INSTEAD_OF_HOST_MEMORY: &str = "is another host tier than that of spec.kvC
 /// `--radix-cache-backend` is refused for one value only.
 fn refuse_flexkv(setting: &Setting<'_>, role: &Role, choices: &Choices) -> Result<(), Refusal> {
     if matches!(setting.cache, Some(Cache::Host(_))) && choices.value("--radix-cache-backend") == Some("flexkv") {
-        refuse_owned(role, choices, &[Owned { flag: "--radix-cache-backend", why: INSTEAD_OF_HOST_MEMORY }])?;
+        refuse_owned(
+            role,
+            choices,
+            &[Owned {
+                flag: "--radix-cache-backend",
+                why: INSTEAD_OF_HOST_MEMORY,
+            }],
+        )?;
     }
     Ok(())
 }
@@ -171,7 +220,11 @@ fn refuse_half_of_tls(role: &Role, choices: &Choices) -> Result<(), Refusal> {
         (false, true) => ("--ssl-keyfile", "--ssl-certfile"),
         _ => return Ok(()),
     };
-    Err(Refusal::HalfOfTls { role: role.name.clone(), given, lacking })
+    Err(Refusal::HalfOfTls {
+        role: role.name.clone(),
+        given,
+        lacking,
+    })
 }
 
 fn store_environment(pool: &Pool) -> [k8s_openapi::api::core::v1::EnvVar; 7] {

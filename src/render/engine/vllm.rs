@@ -7,7 +7,9 @@ use model_deployment_crds::router::RouterName;
 use serde_json::json;
 
 use super::super::setting::{Cache, Setting, TransferPath};
-use super::{Engine, Half, Tiers, half, malformed, model, pod_address, port_argument, refuse_owned, unless_given, variable};
+use super::{
+    Engine, Half, Tiers, half, malformed, model, pod_address, port_argument, refuse_owned, unless_given, variable,
+};
 use crate::arguments::{Choices, KvEvents, Owned, Part, Vllm, VllmConnector};
 use crate::pod::labels::Map;
 use crate::render::{Refusal, environment, ports};
@@ -41,9 +43,20 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
         replay_port: ports::EVENTS_REPLAY,
         topic: format!("kv@$({})@{}", environment::POD_ADDRESS, setting.spec.model.name),
     });
-    let options = Vllm { model, served_name, connector: plan.connector.clone(), events, port: port_argument, headless: false };
+    let options = Vllm {
+        model,
+        served_name,
+        connector: plan.connector.clone(),
+        events,
+        port: port_argument,
+        headless: false,
+    };
     let arguments = |headless| {
-        let mut line = Vllm { headless, ..options.clone() }.line();
+        let mut line = Vllm {
+            headless,
+            ..options.clone()
+        }
+        .line();
         line.extend(&role.extra_args);
         line.into_arguments()
     };
@@ -58,10 +71,16 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
     }
     let store_client = plan.store.map(client_file);
     if store_client.is_some() {
-        env.push(variable("MOONCAKE_CONFIG_PATH", format!("{STORE_CLIENT_FOLDER}/{STORE_CLIENT_FILE}")));
+        env.push(variable(
+            "MOONCAKE_CONFIG_PATH",
+            format!("{STORE_CLIENT_FOLDER}/{STORE_CLIENT_FILE}"),
+        ));
     }
     match plan.transfer {
-        Some(TransferPath { connector: TransferConnector::Mooncake, protocol }) => {
+        Some(TransferPath {
+            connector: TransferConnector::Mooncake,
+            protocol,
+        }) => {
             if half(role) == Some(Half::Prefill) {
                 env.push(variable("VLLM_MOONCAKE_BOOTSTRAP_PORT", ports::BOOTSTRAP.to_string()));
                 more_ports.push(ports::declare("mc-bootstrap", ports::BOOTSTRAP));
@@ -69,7 +88,10 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
             }
             env.extend(mooncake_defaults(role, protocol));
         }
-        Some(TransferPath { connector: TransferConnector::Nixl, .. }) => {
+        Some(TransferPath {
+            connector: TransferConnector::Nixl,
+            ..
+        }) => {
             env.push(pod_address("VLLM_NIXL_SIDE_CHANNEL_HOST"));
             env.push(variable("VLLM_NIXL_SIDE_CHANNEL_PORT", ports::NIXL.to_string()));
             more_ports.push(ports::declare("nixl", ports::NIXL));
@@ -100,7 +122,7 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
             storage: false,
             native_offload: offloads,
         },
-        ranks: choices.tensor * choices.pipeline * choices.data,
+        ranks: choices.all_ranks(),
         stats_enabled: choices.stats_enabled,
     })
 }
@@ -117,7 +139,11 @@ impl<'a> Connectors<'a> {
     fn of(setting: &Setting<'a>, role: &Role) -> Self {
         let transfer = half(role).and(setting.transfer);
         // A decode half that takes blocks from its prefill half runs nothing else.
-        let cache = if transfer.is_some() && half(role) == Some(Half::Decode) { None } else { setting.cache };
+        let cache = if transfer.is_some() && half(role) == Some(Half::Decode) {
+            None
+        } else {
+            setting.cache
+        };
         let cached = match (cache, half(role)) {
             (None, _) => None,
             (Some(Cache::Host(_)), Some(Half::Decode)) => None,
@@ -160,14 +186,32 @@ fn owned(connected: bool) -> Vec<Owned> {
         Owned::rendered("--kv-transfer-config"),
         Owned::rendered("--kv-events-config"),
         Owned::rendered("--host"),
-        Owned { flag: "--config", why: "may hold any other option" },
-        Owned { flag: "--uds", why: MOVES },
-        Owned { flag: "--headless", why: MOVES },
-        Owned { flag: "--grpc", why: MOVES },
+        Owned {
+            flag: "--config",
+            why: "may hold any other option",
+        },
+        Owned {
+            flag: "--uds",
+            why: MOVES,
+        },
+        Owned {
+            flag: "--headless",
+            why: MOVES,
+        },
+        Owned {
+            flag: "--grpc",
+            why: MOVES,
+        },
     ];
     if connected {
-        owned.push(Owned { flag: "--kv-offloading-size", why: REPLACES });
-        owned.push(Owned { flag: "--kv-offloading-backend", why: REPLACES });
+        owned.push(Owned {
+            flag: "--kv-offloading-size",
+            why: REPLACES,
+        });
+        owned.push(Owned {
+            flag: "--kv-offloading-backend",
+            why: REPLACES,
+        });
     }
     owned
 }
@@ -179,7 +223,9 @@ fn publishes_events(setting: &Setting<'_>, role: &Role) -> bool {
 
 fn mooncake_defaults(role: &Role, protocol: Protocol) -> impl Iterator<Item = EnvVar> {
     let metrics = unless_given(role, variable("MC_TE_METRIC", "1"));
-    let tcp = (protocol == Protocol::Tcp).then(|| unless_given(role, variable("MC_FORCE_TCP", "1"))).flatten();
+    let tcp = (protocol == Protocol::Tcp)
+        .then(|| unless_given(role, variable("MC_FORCE_TCP", "1")))
+        .flatten();
     metrics.into_iter().chain(tcp)
 }
 

@@ -14,23 +14,40 @@ const CERTIFICATES: &str = "/etc/coordinator/metrics";
 const VOLUME: &str = "metrics-certificate";
 
 pub(super) fn plan(setting: &Setting<'_>, given: &Coordinator) -> Result<RouterPlan, Refusal> {
-    refuse("spec.router.coordinator.extraArgs", &Grammar::LlmD.read(&given.extra_args), coordinator_owned())?;
+    refuse(
+        "spec.router.coordinator.extraArgs",
+        &Grammar::LlmD.read(&given.extra_args),
+        coordinator_owned(),
+    )?;
     let router = setting.router();
     let name = format!("{}-coordinator", setting.name);
-    let mut line = CoordinatorLine { certificates: given.metrics_cert_secret.as_ref().map(|_| CERTIFICATES) }.line();
+    let mut line = CoordinatorLine {
+        certificates: given.metrics_cert_secret.as_ref().map(|_| CERTIFICATES),
+    }
+    .line();
     line.extend(&given.extra_args);
     let secret = given.metrics_cert_secret.clone();
     let container = Container {
         name: labels::COORDINATOR.into(),
         image: Some(given.image.clone().unwrap_or_else(|| image(setting))),
-        image_pull_policy: router.and_then(|router| router.image_pull_policy).map(pod::spell_pull_policy),
+        image_pull_policy: router
+            .and_then(|router| router.image_pull_policy)
+            .map(pod::spell_pull_policy),
         command: Some(vec!["coordinator".into()]),
         args: Some(line.into_arguments()),
-        ports: Some(vec![ports::declare("http", ports::COORDINATOR), ports::declare("metrics", ports::ROUTER_METRICS)]),
+        ports: Some(vec![
+            ports::declare("http", ports::COORDINATOR),
+            ports::declare("metrics", ports::ROUTER_METRICS),
+        ]),
         readiness_probe: Some(connects(ports::COORDINATOR)),
         security_context: Some(security::of_container(None, false)),
         volume_mounts: secret.as_ref().map(|_| {
-            vec![VolumeMount { name: VOLUME.into(), mount_path: CERTIFICATES.into(), read_only: Some(true), ..Default::default() }]
+            vec![VolumeMount {
+                name: VOLUME.into(),
+                mount_path: CERTIFICATES.into(),
+                read_only: Some(true),
+                ..Default::default()
+            }]
         }),
         ..Default::default()
     };
@@ -38,8 +55,15 @@ pub(super) fn plan(setting: &Setting<'_>, given: &Coordinator) -> Result<RouterP
     let pod = PodSpec {
         containers: vec![container],
         volumes: secret.map(|secret| {
-            let source = SecretVolumeSource { secret_name: Some(secret), ..Default::default() };
-            vec![Volume { name: VOLUME.into(), secret: Some(source), ..Default::default() }]
+            let source = SecretVolumeSource {
+                secret_name: Some(secret),
+                ..Default::default()
+            };
+            vec![Volume {
+                name: VOLUME.into(),
+                secret: Some(source),
+                ..Default::default()
+            }]
         }),
         automount_service_account_token: Some(false),
         image_pull_secrets: router.and_then(|router| secrets(&router.image_pull_secrets)),

@@ -28,7 +28,11 @@ pub(super) fn program(setting: &Setting<'_>, router: &Router, workers: &Workers<
         namespace: setting.namespace.clone(),
         discovery: if setting.paired {
             Discovery::Pair {
-                switch: if vllm { "--vllm-pd-disaggregation" } else { "--pd-disaggregation" },
+                switch: if vllm {
+                    "--vllm-pd-disaggregation"
+                } else {
+                    "--pd-disaggregation"
+                },
                 prefill: select(RoleKind::Prefill),
                 decode: select(RoleKind::Decode),
             }
@@ -47,20 +51,31 @@ pub(super) fn program(setting: &Setting<'_>, router: &Router, workers: &Workers<
         image_pull_policy: router.image_pull_policy.map(pod::spell_pull_policy),
         command: words.next().map(|program| vec![program]),
         args: Some(words.collect()),
-        ports: Some(vec![ports::declare("http", ports::ROUTER), ports::declare("metrics", ports::ROUTER_METRICS)]),
+        ports: Some(vec![
+            ports::declare("http", ports::ROUTER),
+            ports::declare("metrics", ports::ROUTER_METRICS),
+        ]),
         readiness_probe: Some(connects(ports::ROUTER)),
         resources: router.resources.clone(),
         security_context: Some(security::of_container(None, false)),
         ..Default::default()
     };
-    Ok(Program { containers: vec![container], volumes: Vec::new(), files: BTreeMap::new() })
+    Ok(Program {
+        containers: vec![container],
+        volumes: Vec::new(),
+        files: BTreeMap::new(),
+    })
 }
 
 fn policies(router: &Router) -> Vec<(&'static str, &'static str)> {
-    [("--policy", router.policy), ("--prefill-policy", router.prefill_policy), ("--decode-policy", router.decode_policy)]
-        .into_iter()
-        .filter_map(|(flag, policy)| Some((flag, spell(policy?))))
-        .collect()
+    [
+        ("--policy", router.policy),
+        ("--prefill-policy", router.prefill_policy),
+        ("--decode-policy", router.decode_policy),
+    ]
+    .into_iter()
+    .filter_map(|(flag, policy)| Some((flag, spell(policy?))))
+    .collect()
 }
 
 /// A policy as the routers spell it.

@@ -30,7 +30,13 @@ const NON_CACHED_TOKENS: u32 = 8;
 
 pub(super) fn program(setting: &Setting<'_>, router: &Router, workers: &Workers<'_>) -> Result<Program, Refusal> {
     // Behind a proxy the port of a worker is the proxy's.
-    let port = |(role, engine): &(&_, super::Engine)| if setting.has_proxy(role) { ports::serving(role) } else { engine.port };
+    let port = |(role, engine): &(&_, super::Engine)| {
+        if setting.has_proxy(role) {
+            ports::serving(role)
+        } else {
+            engine.port
+        }
+    };
     let options = EndpointPicker {
         selector: select_workers(setting),
         port: ports::of_workers(RouterName::LlmD, workers.iter().map(|worker| (worker.0, port(worker))))?,
@@ -62,14 +68,20 @@ pub(super) fn program(setting: &Setting<'_>, router: &Router, workers: &Workers<
     let picker = Container {
         args: Some(line.into_arguments()),
         // Without an InferencePool the picker takes its namespace and its pool's name from these.
-        env: Some(vec![field("NAMESPACE", "metadata.namespace"), field("POD_NAME", "metadata.name")]),
+        env: Some(vec![
+            field("NAMESPACE", "metadata.namespace"),
+            field("POD_NAME", "metadata.name"),
+        ]),
         ports: Some(vec![
             ports::declare("grpc", PICKER),
             ports::declare("grpc-health", PICKER_HEALTH),
             ports::declare("metrics", ports::ROUTER_METRICS),
         ]),
         readiness_probe: Some(Probe {
-            grpc: Some(GRPCAction { port: PICKER_HEALTH.into(), service: None }),
+            grpc: Some(GRPCAction {
+                port: PICKER_HEALTH.into(),
+                service: None,
+            }),
             ..pod::timing(READINESS_FAILURES)
         }),
         resources: router.resources.clone(),
@@ -78,14 +90,24 @@ pub(super) fn program(setting: &Setting<'_>, router: &Router, workers: &Workers<
     let timeout = router.request_timeout_seconds.unwrap_or(TIMEOUT).to_string();
     let files = [
         (PICKER_FILE.to_owned(), picker_configuration(setting)),
-        (ENVOY_FILE.to_owned(), include_str!("envoy.yaml").replace("${TIMEOUT}", &timeout)),
+        (
+            ENVOY_FILE.to_owned(),
+            include_str!("envoy.yaml").replace("${TIMEOUT}", &timeout),
+        ),
     ];
     let volume = Volume {
         name: CONFIG.into(),
-        config_map: Some(ConfigMapVolumeSource { name: format!("{}-router", setting.name), ..Default::default() }),
+        config_map: Some(ConfigMapVolumeSource {
+            name: format!("{}-router", setting.name),
+            ..Default::default()
+        }),
         ..Default::default()
     };
-    Ok(Program { containers: vec![envoy, picker], volumes: vec![volume], files: BTreeMap::from(files) })
+    Ok(Program {
+        containers: vec![envoy, picker],
+        volumes: vec![volume],
+        files: BTreeMap::from(files),
+    })
 }
 
 fn select_workers(setting: &Setting<'_>) -> labels::Map {
@@ -97,13 +119,27 @@ fn select_workers(setting: &Setting<'_>) -> labels::Map {
 }
 
 fn field(name: &str, path: &str) -> EnvVar {
-    let field_ref = ObjectFieldSelector { api_version: Some("v1".into()), field_path: path.into() };
-    EnvVar { name: name.into(), value: None, value_from: Some(EnvVarSource { field_ref: Some(field_ref), ..Default::default() }) }
+    let field_ref = ObjectFieldSelector {
+        api_version: Some("v1".into()),
+        field_path: path.into(),
+    };
+    EnvVar {
+        name: name.into(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            field_ref: Some(field_ref),
+            ..Default::default()
+        }),
+    }
 }
 
 /// One filter a kind of role; queue, cache use and cached prefix scored 2 : 2 : 3; the best score taken.
 fn picker_configuration(setting: &Setting<'_>) -> String {
-    let kinds: &[RoleKind] = if setting.paired { &[RoleKind::Prefill, RoleKind::Decode] } else { &[RoleKind::Server] };
+    let kinds: &[RoleKind] = if setting.paired {
+        &[RoleKind::Prefill, RoleKind::Decode]
+    } else {
+        &[RoleKind::Server]
+    };
     let engine = match setting.engine() {
         EngineName::Vllm => "vllm",
         EngineName::Sglang => "sglang",

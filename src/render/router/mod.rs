@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, LocalObjectReference, PodSpec, PodTemplateSpec, Pod, Probe, Service, ServiceAccount, Volume,
+    ConfigMap, Container, LocalObjectReference, Pod, PodSpec, PodTemplateSpec, Probe, Service, ServiceAccount, Volume,
 };
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role as RbacRole, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -75,7 +75,12 @@ pub(super) fn plan(setting: &Setting<'_>, router: &Router, workers: &Workers<'_>
         data: Some(program.files),
         ..Default::default()
     });
-    let facts = facts_of(setting, producer(router.name), Some(tracks_load(setting, router)), Scheme::Http);
+    let facts = facts_of(
+        setting,
+        producer(router.name),
+        Some(tracks_load(setting, router)),
+        Scheme::Http,
+    );
     let pod = PodSpec {
         containers: program.containers,
         volumes: (!program.volumes.is_empty()).then_some(program.volumes),
@@ -83,7 +88,11 @@ pub(super) fn plan(setting: &Setting<'_>, router: &Router, workers: &Workers<'_>
         image_pull_secrets: secrets(&router.image_pull_secrets),
         ..pod_spec()
     };
-    let beside: Vec<String> = files.iter().flat_map(|files| files.data.iter().flatten()).map(|(k, v)| format!("{k}\n{v}")).collect();
+    let beside: Vec<String> = files
+        .iter()
+        .flat_map(|files| files.data.iter().flatten())
+        .map(|(k, v)| format!("{k}\n{v}"))
+        .collect();
     let (deployment, facts) = deployment(setting, &name, spell(router.name), router.replicas, pod, facts, &beside);
     Ok(RouterPlan {
         replicas: u32::try_from(router.replicas).unwrap_or_default(),
@@ -103,12 +112,18 @@ pub(super) fn plan(setting: &Setting<'_>, router: &Router, workers: &Workers<'_>
 
 /// Renders the coordinator of a pair under llm-d-router.
 pub(super) fn coordinator(setting: &Setting<'_>) -> Result<Option<RouterPlan>, Refusal> {
-    setting.router().and_then(|router| router.coordinator.as_ref()).map(|given| coordinator::plan(setting, given)).transpose()
+    setting
+        .router()
+        .and_then(|router| router.coordinator.as_ref())
+        .map(|given| coordinator::plan(setting, given))
+        .transpose()
 }
 
 /// Refuses what a user may not give a router, in every spelling that some version of it takes.
 fn refuse_owned(field: &'static str, router: RouterName, given: &[String]) -> Result<(), Refusal> {
-    router_grammars(router).iter().try_for_each(|grammar| refuse(field, &grammar.read(given), router_owned(router)))
+    router_grammars(router)
+        .iter()
+        .try_for_each(|grammar| refuse(field, &grammar.read(given), router_owned(router)))
 }
 
 fn refuse(field: &'static str, given: &[crate::arguments::Given], owned: &[Owned]) -> Result<(), Refusal> {
@@ -117,8 +132,13 @@ fn refuse(field: &'static str, given: &[crate::arguments::Given], owned: &[Owned
 
 /// The router's image: the user's, or the pinned one.
 pub(super) fn image(setting: &Setting<'_>) -> String {
-    let Some(router) = setting.router() else { return String::new() };
-    router.image.clone().unwrap_or_else(|| pinned_image(setting, router.name).to_owned())
+    let Some(router) = setting.router() else {
+        return String::new();
+    };
+    router
+        .image
+        .clone()
+        .unwrap_or_else(|| pinned_image(setting, router.name).to_owned())
 }
 
 fn pinned_image<'a>(setting: &Setting<'a>, router: RouterName) -> &'a str {
@@ -139,7 +159,10 @@ pub(super) fn producer(router: RouterName) -> Producer {
 
 /// Whether the router keeps a gauge of running requests (resource contract, "Role facts").
 fn tracks_load(setting: &Setting<'_>, router: &Router) -> TracksLoad {
-    let pinned = router.image.as_deref().is_none_or(|image| image == pinned_image(setting, router.name));
+    let pinned = router
+        .image
+        .as_deref()
+        .is_none_or(|image| image == pinned_image(setting, router.name));
     // The default of both.
     let policy = router.policy.or(pinned.then_some(Policy::CacheAware));
     match (router.name, setting.paired, policy) {
@@ -149,13 +172,19 @@ fn tracks_load(setting: &Setting<'_>, router: &Router) -> TracksLoad {
         (RouterName::Vllm, false, Some(Policy::CacheAware | Policy::PowerOfTwo)) => TracksLoad::Yes,
         (RouterName::Vllm, false, Some(Policy::Random | Policy::RoundRobin | Policy::ConsistentHash)) => TracksLoad::No,
         (RouterName::SglangGateway, false, Some(Policy::CacheAware)) => TracksLoad::Yes,
-        (RouterName::SglangGateway, false, Some(Policy::Random | Policy::RoundRobin | Policy::PowerOfTwo)) => TracksLoad::No,
+        (RouterName::SglangGateway, false, Some(Policy::Random | Policy::RoundRobin | Policy::PowerOfTwo)) => {
+            TracksLoad::No
+        }
         _ => TracksLoad::Unknown,
     }
 }
 
 fn facts_of(setting: &Setting<'_>, producer: Producer, tracks_load: Option<TracksLoad>, scheme: Scheme) -> Facts {
-    let role = if producer == Producer::Coordinator { labels::COORDINATOR } else { labels::ROUTER_ROLE };
+    let role = if producer == Producer::Coordinator {
+        labels::COORDINATOR
+    } else {
+        labels::ROUTER_ROLE
+    };
     Facts {
         version: facts::VERSION,
         producer,
@@ -163,7 +192,11 @@ fn facts_of(setting: &Setting<'_>, producer: Producer, tracks_load: Option<Track
         kind: None,
         paired: setting.paired,
         member: None,
-        endpoint: Endpoint::Listener(Listener { scheme, port: ports::ROUTER_METRICS, path: METRICS_PATH.into() }),
+        endpoint: Endpoint::Listener(Listener {
+            scheme,
+            port: ports::ROUTER_METRICS,
+            path: METRICS_PATH.into(),
+        }),
         pool: false,
         connector: None,
         transfer_connector: None,
@@ -180,7 +213,11 @@ fn facts_of(setting: &Setting<'_>, producer: Producer, tracks_load: Option<Track
 
 /// What every router Pod has.
 fn pod_spec() -> PodSpec {
-    PodSpec { enable_service_links: Some(false), security_context: Some(security::of_pod(None)), ..Default::default() }
+    PodSpec {
+        enable_service_links: Some(false),
+        security_context: Some(security::of_pod(None)),
+        ..Default::default()
+    }
 }
 
 /// The Deployment of these Pods, and their facts with the revision that the Pods turned out to have.
@@ -195,7 +232,10 @@ fn deployment(
 ) -> (Deployment, Facts) {
     let labels = labels::of_router(&setting.name, router);
     let mut template = Pod {
-        metadata: ObjectMeta { labels: Some(labels.clone()), ..Default::default() },
+        metadata: ObjectMeta {
+            labels: Some(labels.clone()),
+            ..Default::default()
+        },
         spec: Some(pod),
         status: None,
     };
@@ -206,8 +246,14 @@ fn deployment(
         metadata: setting.metadata(name.to_owned(), labels),
         spec: Some(DeploymentSpec {
             replicas: Some(replicas),
-            selector: LabelSelector { match_labels: Some(labels::select_router(&setting.name, router)), ..Default::default() },
-            template: PodTemplateSpec { metadata: Some(template.metadata), spec: template.spec },
+            selector: LabelSelector {
+                match_labels: Some(labels::select_router(&setting.name, router)),
+                ..Default::default()
+            },
+            template: PodTemplateSpec {
+                metadata: Some(template.metadata),
+                spec: template.spec,
+            },
             ..Default::default()
         }),
         status: None,
@@ -220,7 +266,10 @@ fn identity(setting: &Setting<'_>, name: &str, labels: labels::Map) -> Identity 
     let metadata = || setting.metadata(name.to_owned(), labels.clone());
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     Identity {
-        service_account: ServiceAccount { metadata: metadata(), ..Default::default() },
+        service_account: ServiceAccount {
+            metadata: metadata(),
+            ..Default::default()
+        },
         role: RbacRole {
             metadata: metadata(),
             rules: Some(vec![PolicyRule {
@@ -232,7 +281,11 @@ fn identity(setting: &Setting<'_>, name: &str, labels: labels::Map) -> Identity 
         },
         role_binding: RoleBinding {
             metadata: metadata(),
-            role_ref: RoleRef { api_group: RBAC_GROUP.into(), kind: "Role".into(), name: name.to_owned() },
+            role_ref: RoleRef {
+                api_group: RBAC_GROUP.into(),
+                kind: "Role".into(),
+                name: name.to_owned(),
+            },
             subjects: Some(vec![Subject {
                 kind: "ServiceAccount".into(),
                 name: name.to_owned(),

@@ -186,17 +186,12 @@ impl Cluster {
         Ok(name)
     }
 
-    /// Starts a program of the control plane that was stopped or killed; the API server is ready when this returns.
+    /// Starts a program of the control plane that was killed; the API server is ready when this returns.
     pub async fn start_program(&self, program: Program) -> Result<(), Error> {
         Ok(self.0.plane.start(program).await?)
     }
 
-    /// Ends a program of the control plane with SIGTERM and waits for its end.
-    pub async fn stop_program(&self, program: Program) -> Result<(), Error> {
-        Ok(self.0.plane.stop(program).await?)
-    }
-
-    /// Ends a program of the control plane with SIGKILL.
+    /// Ends a program of the control plane with SIGKILL, as a crash does.
     pub async fn kill_program(&self, program: Program) -> Result<(), Error> {
         Ok(self.0.plane.kill(program).await?)
     }

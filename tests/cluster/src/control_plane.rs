@@ -1,5 +1,5 @@
 //! Owns etcd, kube-apiserver and kube-controller-manager as processes: their flags (test-cluster contract, section 3), logs,
-//! readiness, and stopping or killing one on demand. Refuses to know what is stored in them.
+//! readiness, and killing one on demand. Refuses to know what is stored in them.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,6 @@ use std::{
 };
 
 use kube::Client;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use tokio::{
     process::{Child, Command},
     sync::Mutex,
@@ -61,9 +57,9 @@ pub enum Error {
         /// The end of its log.
         log: String,
     },
-    /// It could not be stopped.
-    #[error("stop {}", .program.name())]
-    Stop {
+    /// It could not be killed.
+    #[error("kill {}", .program.name())]
+    Kill {
         /// Which one.
         program: Program,
         /// Why it failed.
@@ -160,26 +156,12 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Ends a program with SIGTERM, as an orderly restart does.
-    pub(crate) async fn stop(&self, program: Program) -> Result<(), Error> {
-        self.end(program, Signal::SIGTERM).await
-    }
-
-    /// Ends a program with SIGKILL, as a crash does.
+    /// Ends a program with SIGKILL, as a crash does. (An orderly end of the API server waits a minute for its watches.)
     pub(crate) async fn kill(&self, program: Program) -> Result<(), Error> {
-        self.end(program, Signal::SIGKILL).await
-    }
-
-    async fn end(&self, program: Program, signal: Signal) -> Result<(), Error> {
         let Some(mut child) = self.running.lock().await.remove(&program) else {
             return Ok(());
         };
-        let stop = |source| Error::Stop { program, source };
-        if let Some(id) = child.id().and_then(|id| i32::try_from(id).ok()) {
-            kill(Pid::from_raw(id), signal).map_err(|errno| stop(errno.into()))?;
-        }
-        child.wait().await.map_err(stop)?;
-        Ok(())
+        child.kill().await.map_err(|source| Error::Kill { program, source })
     }
 
     fn spawn(&self, program: Program) -> io::Result<Child> {
@@ -300,7 +282,7 @@ fn controller_manager(kubeconfig: &Path, certificates: &Certificates) -> Vec<Str
         format!("--service-account-private-key-file={}", file("service-account.key")),
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
-        // The one Node is played, and sends no heartbeats.
+        // A test machine that is too busy for a heartbeat must not cost the one Node its Pods.
         "--controllers=*,-node-lifecycle-controller".to_owned(),
         // The default of 20 requests a second is for thousands of Nodes, and slows a test run down.
         "--kube-api-qps=500".to_owned(),

@@ -26,10 +26,8 @@ pub(crate) fn run() -> Result<ExitCode, Error> {
 }
 
 async fn guard(state: &Path, host: u32) -> Result<ExitCode, Error> {
-    let mut terminated =
-        signal(SignalKind::terminate()).map_err(Error::io("listen for signals"))?;
-    prctl::set_pdeathsig(signal::Signal::SIGTERM)
-        .map_err(|errno| Error::io("watch the host part")(errno.into()))?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(Error::io("listen for signals"))?;
+    prctl::set_pdeathsig(signal::Signal::SIGTERM).map_err(|errno| Error::io("watch the host part")(errno.into()))?;
     if u32::try_from(getppid().as_raw()) != Ok(host) {
         return remove(state);
     }

@@ -15,7 +15,6 @@ use nix::{
 )]
 pub struct Error {
     cause: String,
-    source: io::Error,
 }
 
 /// Moves this process, which must have one thread only, into network, mount and user namespaces of its own, and its children
@@ -44,20 +43,19 @@ pub(crate) fn enter() -> Result<(), Error> {
                 None::<&str>,
             )?)
         })
-        .map_err(|source| Error { cause: cause(), source })
+        .map_err(|refusal| Error { cause: cause(&refusal) })
 }
 
 /// The settings that are known to refuse an ordinary user, in the order of how often they are met.
-fn cause() -> String {
+fn cause(refusal: &io::Error) -> String {
     let is = |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
-    let cause = if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
-        "AppArmor restricts unprivileged user namespaces (kernel.apparmor_restrict_unprivileged_userns=1)"
+    if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "AppArmor restricts unprivileged user namespaces (kernel.apparmor_restrict_unprivileged_userns=1)".to_owned()
     } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-        "this kernel forbids unprivileged user namespaces (kernel.unprivileged_userns_clone=0)"
+        "this kernel forbids unprivileged user namespaces (kernel.unprivileged_userns_clone=0)".to_owned()
     } else if is("/proc/sys/user/max_user_namespaces", "0") {
-        "this machine allows no user namespaces (user.max_user_namespaces=0)"
+        "this machine allows no user namespaces (user.max_user_namespaces=0)".to_owned()
     } else {
-        "this machine does not let this user make them (a container's seccomp profile does that)"
-    };
-    cause.to_owned()
+        format!("this machine refuses them to this user, as a container's seccomp profile does ({refusal})")
+    }
 }

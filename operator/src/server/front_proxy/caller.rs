@@ -35,7 +35,7 @@ impl Caller {
     }
 
     /// Length of what a caller can choose, in bytes.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         let extra: usize = self
             .extra
             .iter()

@@ -20,7 +20,7 @@ const COMPLETE: &str = "complete";
 
 /// The virtual environment: out of the cache, or made in it.
 pub(super) async fn prepare(cache: &Cache) -> Result<PathBuf, Error> {
-    let what = "installing the routers";
+    let what = "installing the real routers";
     let entry = cache.entry("routers", &[WHEELS.join(" ").as_bytes()])?;
     let (environment, complete) = (entry.path().join("venv"), entry.path().join(COMPLETE));
     if is_complete(&environment, &complete) {
@@ -32,7 +32,7 @@ pub(super) async fn prepare(cache: &Cache) -> Result<PathBuf, Error> {
     }
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv", "--clear"]).arg(&environment);
-    build(what, venv, REMEDY).await?;
+    build("making a Python environment for the routers", venv, REMEDY).await?;
     let mut pip = Command::new(environment.join(PYTHON));
     pip.args([
         "-m",

@@ -1,0 +1,228 @@
+//! One ModelDeployment from a file, checked as an API server would check it: schema, then CEL rules. Nothing here needs a cluster.
+
+use std::io::Read;
+
+use kube::core::cel::ValidationError;
+use model_deployment_crds::definition::definition;
+use model_deployment_crds::{AGGREGATED_VERSION, GROUP, ModelDeployment, STORED_VERSION};
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::schema::{self, SchemaError};
+
+/// Why a file is not a ModelDeployment.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    /// The file is not there, or not readable.
+    #[error("cannot read {file}")]
+    Unreadable {
+        /// As named on the command line.
+        file: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Neither YAML nor JSON.
+    #[error("the manifest is neither YAML nor JSON")]
+    Malformed(#[source] serde_yaml::Error),
+    /// Not exactly one object.
+    #[error("the manifest holds {0} objects, not one")]
+    Count(usize),
+    /// Another resource.
+    #[error(
+        "the manifest is of apiVersion {api_version} and kind {kind}, not {GROUP}/{STORED_VERSION} or {GROUP}/{AGGREGATED_VERSION} and ModelDeployment"
+    )]
+    OtherResource {
+        /// `apiVersion`.
+        api_version: String,
+        /// `kind`.
+        kind: String,
+    },
+    /// The schema does not accept it.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// A type that the schema leaves to Kubernetes.
+    #[error("the manifest is not a ModelDeployment")]
+    Types(#[source] serde_json::Error),
+    /// A CEL rule does not accept it.
+    #[error("{0}")]
+    Rule(String),
+}
+
+/// Reads `file`, or standard input for `-`.
+///
+/// # Errors
+/// See [`parse`]; and a file that cannot be read.
+pub fn read(file: &str) -> Result<ModelDeployment, ManifestError> {
+    let text = if file == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(file)
+    };
+    parse(&text.map_err(|source| ManifestError::Unreadable {
+        file: file.to_owned(),
+        source,
+    })?)
+}
+
+/// One ModelDeployment, `v1alpha1` or `v1`, as YAML or JSON, with the resource's defaults filled in.
+///
+/// # Errors
+/// The first thing that an API server would refuse.
+pub fn parse(text: &str) -> Result<ModelDeployment, ManifestError> {
+    let documents = serde_yaml::Deserializer::from_str(text)
+        .map(Value::deserialize)
+        .filter(|document| !matches!(document, Ok(Value::Null)))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(ManifestError::Malformed)?;
+    let [manifest] = <[Value; 1]>::try_from(documents).map_err(|documents| ManifestError::Count(documents.len()))?;
+    check_resource(&manifest)?;
+    check_schema(&manifest)?;
+    let deployment: ModelDeployment = serde_json::from_value(without_nulls(manifest)).map_err(ManifestError::Types)?;
+    deployment.validate_cel().map_err(|errors| {
+        // One sentence: the rules that follow are often broken by the same value.
+        ManifestError::Rule(errors.as_slice().first().map(sentence).unwrap_or_default())
+    })?;
+    Ok(deployment)
+}
+
+/// A broken rule's own message, which names its field or is told after it.
+fn sentence(error: &ValidationError) -> String {
+    let names_its_field = ["spec.", "metadata."].iter().any(|field| error.message.contains(field));
+    if names_its_field {
+        error.message.clone()
+    } else {
+        error.to_string()
+    }
+}
+
+fn check_resource(manifest: &Value) -> Result<(), ManifestError> {
+    let member = |name: &str| manifest[name].as_str().unwrap_or("(none)").to_owned();
+    let (api_version, kind) = (member("apiVersion"), member("kind"));
+    let versions = [STORED_VERSION, AGGREGATED_VERSION].map(|version| format!("{GROUP}/{version}"));
+    if kind != "ModelDeployment" || !versions.contains(&api_version) {
+        return Err(ManifestError::OtherResource { api_version, kind });
+    }
+    Ok(())
+}
+
+fn check_schema(manifest: &Value) -> Result<(), SchemaError> {
+    let definition = definition();
+    let schema = definition.spec.versions[0]
+        .schema
+        .as_ref()
+        .and_then(|schema| schema.open_api_v3_schema.as_ref());
+    let mut schema = serde_json::to_value(schema).expect("a schema is JSON");
+    // Every object has these; the API server knows them without being told.
+    for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+        schema["properties"][name] = serde_json::json!({ "type": kind });
+    }
+    schema["properties"]["metadata"]["required"] = serde_json::json!(["name"]);
+    if let Some(required) = schema["required"].as_array_mut() {
+        required.push("metadata".into());
+    }
+    schema::check(&schema, manifest, "")
+}
+
+/// Null members are dropped, as the API server drops them.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => members
+            .into_iter()
+            .filter(|(_, member)| !member.is_null())
+            .map(|(name, member)| (name, without_nulls(member)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        scalar => scalar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: worker.gpustack.ai/v1alpha1\nkind: ModelDeployment\nmetadata: {name: chat}\n";
+
+    fn answer(text: &str) -> String {
+        parse(text)
+            .map(|_| String::new())
+            .unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_example_is_a_modeldeployment() {
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+        let mut count = 0;
+        for entry in std::fs::read_dir(examples).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "yaml") {
+                read(path.to_str().unwrap()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                count += 1;
+            }
+        }
+        assert!(count > 10, "{count} examples");
+    }
+
+    #[test]
+    fn both_versions_both_forms_and_nulls_are_read_and_defaults_filled_in() {
+        let spec = r#""spec": {"model": {"name": "m"}, "engine": {"name": "vLLM", "image": "i"}, "router": null, "roles": [{"name": "a"}]}"#;
+        let json = |version: &str| {
+            format!(
+                r#"{{"apiVersion": "worker.gpustack.ai/{version}", "kind": "ModelDeployment", "metadata": {{"name": "chat"}}, {spec}}}"#
+            )
+        };
+        let deployment = parse(&json("v1")).unwrap();
+        assert_eq!(deployment.spec, parse(&json("v1alpha1")).unwrap().spec);
+        assert_eq!(deployment.spec.roles[0].port, 8000);
+        assert_eq!(deployment.spec.router, None);
+        let yaml = format!(
+            "---\n{HEAD}spec: {{model: {{name: m}}, engine: {{name: vLLM, image: i}}, roles: [{{name: a}}]}}\n---\n"
+        );
+        assert_eq!(parse(&yaml).unwrap().spec, deployment.spec);
+    }
+
+    #[test]
+    fn bad_input_gives_one_sentence() {
+        let spec = |more: &str| format!("{HEAD}spec: {{model: {{name: m}}, engine: {{name: vLLM, image: i}}, {more}}}");
+        let table = [
+            ("".to_owned(), "the manifest holds 0 objects, not one"),
+            (format!("{HEAD}---\n{HEAD}"), "the manifest holds 2 objects, not one"),
+            ("a: [".into(), "the manifest is neither YAML nor JSON"),
+            (
+                "apiVersion: v1\nkind: Pod".into(),
+                "the manifest is of apiVersion v1 and kind Pod, not worker.gpustack.ai/v1alpha1 or worker.gpustack.ai/v1 and ModelDeployment",
+            ),
+            (HEAD.into(), "spec: is required"),
+            (
+                spec("roles: [{name: a}]").replace("name: chat", ""),
+                "metadata.name: is required",
+            ),
+            (spec("role: []"), "spec.roles: is required"),
+            (
+                spec("roles: [{name: a}], routr: {}"),
+                "spec.routr: is no field of the resource",
+            ),
+            (
+                spec("roles: [{name: a, port: 0}]"),
+                "spec.roles[0].port: must be at least 1, is 0",
+            ),
+            (
+                spec("roles: [{name: a}, {name: a}]"),
+                "spec.roles: two items have name \"a\"",
+            ),
+            (
+                spec("roles: [{name: router}]"),
+                "spec.roles[0].name: a role cannot be named router or coordinator",
+            ),
+            (
+                spec("roles: [{name: a}], router: {name: sglang-gateway}"),
+                "spec.router.name sglang-gateway serves engine SGLang only",
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(answer(&text), expected, "{text}");
+        }
+    }
+}
