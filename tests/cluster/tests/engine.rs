@@ -145,7 +145,7 @@ async fn states_of_the_metrics_page() {
     assert_eq!(in_state(drip).await.2, whole);
     // Nothing of this was about anything but the metrics page.
     assert_eq!(running.get("/health").await.unwrap().0, StatusCode::OK);
-    assert_eq!(running.engine.scrapes().len(), 13);
+    assert_eq!(running.engine.scrapes().len(), 12);
 }
 
 #[tokio::test]
