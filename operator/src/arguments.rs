@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
+use jiff::Timestamp;
 use model_deployment::render::Defaults;
+use model_deployment_operator::format::Format;
 use model_deployment_operator::render_command::Output;
+use model_deployment_operator::server::metrics::{View, window};
+use model_deployment_operator::snapshot_command::{Given, Question, Restart};
 
 /// Serves LLMs on Kubernetes: renders and owns the Pods of a ModelDeployment, and answers its metrics.
 #[derive(Debug, Parser)]
@@ -27,6 +31,8 @@ pub enum Command {
     Crd,
     /// Print what the operator would create for a ModelDeployment, without a cluster.
     Render(Render),
+    /// Print what the metrics subresource would answer to given readings, without a cluster.
+    Snapshot(Snapshot),
     /// Print the table of figures and the codes of `missing[]` as Markdown.
     Fields,
 }
@@ -45,11 +51,47 @@ pub struct Render {
     pub images: Images,
 }
 
+/// What to answer. Exit status 1 where the subresource would answer 503, 2 where the manifest or a reading is refused.
+#[derive(Clone, Debug, Args)]
+pub struct Snapshot {
+    /// A file with one ModelDeployment in YAML or JSON; `-` is standard input.
+    #[arg(short, long, value_name = "FILE")]
+    pub file: String,
+    /// A reading of one Pod: its role (or `router` or `coordinator`), its number there from 0, and a file of exposition text, a URL or
+    /// `error:CODE`. SECONDS, which may have decimals, say when it was made, counted from --start; earlier readings of a Pod are reads
+    /// that happened before, the last is the one that the answer reports. A URL is read now and names an IP address or localhost; CODE is
+    /// a code of a Pod that could not be read, such as Timeout or HttpStatus=500. A Pod without a reading does not exist. May be repeated.
+    #[arg(long = "reading", value_name = "ROLE/ORDINAL[@SECONDS]=SOURCE")]
+    pub readings: Vec<Given>,
+    /// From when SECONDS count (RFC 3339). Ignored with URLs.
+    #[arg(long, value_name = "TIME", default_value = "2000-01-01T00:00:00Z")]
+    pub start: Timestamp,
+    /// Read each URL twice, this far apart: a duration from 1s to 3s.
+    #[arg(long, value_name = "DURATION", value_parser = window)]
+    pub window: Option<Duration>,
+    /// The container restarted between the readings around this time. May be repeated.
+    #[arg(long, value_name = "ROLE/ORDINAL@SECONDS")]
+    pub restarts: Vec<Restart>,
+    /// Which lists to answer.
+    #[arg(long, default_value = "standard")]
+    pub view: View,
+    /// How the answer is written; a refusal is JSON under `table` too.
+    #[arg(short, long, default_value = "json")]
+    pub output: Format,
+    /// Images that the manifest leaves to the operator.
+    #[command(flatten)]
+    pub images: Images,
+}
+
 /// Images that a ModelDeployment leaves to the operator.
 #[derive(Clone, Debug, Args)]
 pub struct Images {
     /// Default image of vllm-router.
-    #[arg(long, default_value = "vllm/vllm-router:v0.1.17", env = "MODEL_DEPLOYMENT_OPERATOR_VLLM_ROUTER_IMAGE")]
+    #[arg(
+        long,
+        default_value = "vllm/vllm-router:v0.1.17",
+        env = "MODEL_DEPLOYMENT_OPERATOR_VLLM_ROUTER_IMAGE"
+    )]
     pub vllm_router_image: String,
     /// Default image of sglang-gateway.
     #[arg(
@@ -59,7 +101,11 @@ pub struct Images {
     )]
     pub sglang_gateway_image: String,
     /// Default image of llm-d-router.
-    #[arg(long, default_value = "gpustack/llm-router:v0.3.1", env = "MODEL_DEPLOYMENT_OPERATOR_LLM_D_ROUTER_IMAGE")]
+    #[arg(
+        long,
+        default_value = "gpustack/llm-router:v0.3.1",
+        env = "MODEL_DEPLOYMENT_OPERATOR_LLM_D_ROUTER_IMAGE"
+    )]
     pub llm_d_router_image: String,
 }
 
@@ -69,6 +115,20 @@ impl From<Images> for Defaults {
             vllm_router_image: images.vllm_router_image,
             sglang_gateway_image: images.sglang_gateway_image,
             llm_d_router_image: images.llm_d_router_image,
+        }
+    }
+}
+
+impl From<Snapshot> for Question {
+    fn from(snapshot: Snapshot) -> Self {
+        Self {
+            file: snapshot.file,
+            readings: snapshot.readings,
+            restarts: snapshot.restarts,
+            start: snapshot.start,
+            window: snapshot.window,
+            view: snapshot.view,
+            defaults: snapshot.images.into(),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! The operator's parts, as a library, so that tests can drive each without a process.
 
 pub mod certificates;
+pub mod console;
 pub mod controller;
+pub mod format;
 pub mod leader;
 pub mod manifest;
 pub mod render_command;
 mod schema;
 pub mod server;
+pub mod snapshot_command;
+pub mod table;

@@ -1,67 +1,63 @@
 //! The operator binary: reads the command line and does what it says.
 
 use std::error::Error;
-use std::io::Write;
+use std::future::Future;
 use std::process::ExitCode;
-
-use clap::Parser;
 
 mod arguments;
 mod run;
 mod telemetry;
 
-use arguments::{Arguments, Command, Render};
-use model_deployment_operator::render_command;
-
-/// Exit status where the work failed.
-const FAILED: u8 = 1;
-/// Exit status where the arguments or the input are wrong.
-const REFUSED: u8 = 2;
+use arguments::{Arguments, Command, Render, Snapshot};
+use model_deployment_operator::console::{self, FAILED, REFUSED, fail};
+use model_deployment_operator::format::{self, Format};
+use model_deployment_operator::{render_command, snapshot_command, table};
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments: Arguments = match console::arguments() {
+        Ok(arguments) => arguments,
+        Err(status) => return status,
+    };
+    match arguments.command {
         Command::Crd => print(&model_deployment_crds::definition::yaml()),
-        Command::Run(options) => serve(*options),
+        Command::Run(options) => match wait(run::run(*options)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&*error, FAILED),
+        },
         Command::Fields => print(&model_deployment::fields::markdown()),
         Command::Render(Render { file, output, images }) => match render_command::run(&file, output, &images.into()) {
             Ok(text) => print(&text),
             Err(error) => fail(&error, REFUSED),
         },
+        Command::Snapshot(options) => answer(options),
     }
 }
 
-/// Runs the operator on a runtime of its own.
-fn serve(options: arguments::Run) -> ExitCode {
-    let outcome = tokio::runtime::Runtime::new()
-        .map_err(Box::<dyn Error>::from)
-        .and_then(|runtime| runtime.block_on(run::run(options)).map_err(Box::from));
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&*error, FAILED),
-    }
-}
-
-/// Says on standard error what went wrong.
-fn fail(error: &dyn Error, status: u8) -> ExitCode {
-    eprintln!("error: {}", sentence(error));
-    ExitCode::from(status)
-}
-
-/// An error and its causes in one sentence.
-fn sentence(error: &dyn Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {}", sentence(cause)),
-        None => error.to_string(),
-    }
-}
-
-/// Writes to standard output. A reader that has seen enough is not a failure.
-fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("error: cannot write to standard output: {error}");
-            ExitCode::from(FAILED)
+/// Prints what the subresource would answer; a refusal is a failure.
+fn answer(options: Snapshot) -> ExitCode {
+    let output = options.output;
+    match wait(snapshot_command::run(options.into())) {
+        Ok(Ok(metrics)) => print(&match output {
+            Format::Json => format::json(&metrics),
+            Format::Yaml => format::yaml(&metrics),
+            Format::Table => table::table(&metrics, console::has_colours()),
+        }),
+        Ok(Err(status)) => {
+            let text = match output {
+                Format::Json | Format::Table => format::json(&status),
+                Format::Yaml => format::yaml(&status),
+            };
+            console::finish(console::print(&text), ExitCode::from(FAILED))
         }
-        _ => ExitCode::SUCCESS,
+        Err(error) => fail(&*error, REFUSED),
     }
+}
+
+/// Waits for work on a runtime of its own.
+fn wait<T, E: Error + 'static>(work: impl Future<Output = Result<T, E>>) -> Result<T, Box<dyn Error>> {
+    Ok(tokio::runtime::Runtime::new()?.block_on(work)?)
+}
+
+fn print(text: &str) -> ExitCode {
+    console::finish(console::print(text), ExitCode::SUCCESS)
 }

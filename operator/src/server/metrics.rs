@@ -32,7 +32,7 @@ pub struct MetricsQuery {
 }
 
 /// Which lists an answer has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum View {
     /// The documented lists.
     #[default]
@@ -67,19 +67,8 @@ impl MetricsQuery {
     /// Reads the parameters. An empty `view` is the default, as an empty enumerated option of Kubernetes is; an empty `window` is
     /// not a duration.
     pub fn parse(query: &Query) -> Result<Self, Failure> {
-        let window = query
-            .get("window")
-            .map(|text| {
-                duration::parse(text)
-                    .ok()
-                    .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())
-                    .map(Duration::from_nanos)
-                    .filter(|window| WINDOW.contains(window))
-                    .ok_or_else(|| {
-                        Failure::bad_request(format!("window must be a duration from 1s to 3s, not {text:?}"))
-                    })
-            })
-            .transpose()?;
+        let window = query.get("window").map(window).transpose();
+        let window = window.map_err(|wrong| Failure::bad_request(wrong.to_string()))?;
         let view = match query.get("view") {
             None | Some("" | "standard") => View::Standard,
             Some("full") => View::Full,
@@ -91,6 +80,24 @@ impl MetricsQuery {
         };
         Ok(MetricsQuery { window, view })
     }
+}
+
+/// A text that is no window.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("window must be a duration from 1s to 3s, not {0:?}")]
+pub struct NoWindow(String);
+
+/// Reads a window, as a query or a command line has it.
+///
+/// # Errors
+/// If it is no duration, or out of range.
+pub fn window(text: &str) -> Result<Duration, NoWindow> {
+    duration::parse(text)
+        .ok()
+        .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())
+        .map(Duration::from_nanos)
+        .filter(|window| WINDOW.contains(window))
+        .ok_or_else(|| NoWindow(text.to_owned()))
 }
 
 /// Answers an authorised `get`.

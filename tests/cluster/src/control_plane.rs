@@ -282,7 +282,7 @@ fn controller_manager(kubeconfig: &Path, certificates: &Certificates) -> Vec<Str
         format!("--service-account-private-key-file={}", file("service-account.key")),
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
-        // The one Node is played, and sends no heartbeats.
+        // A test machine that is too busy for a heartbeat must not cost the one Node its Pods.
         "--controllers=*,-node-lifecycle-controller".to_owned(),
         // The default of 20 requests a second is for thousands of Nodes, and slows a test run down.
         "--kube-api-qps=500".to_owned(),

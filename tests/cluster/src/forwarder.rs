@@ -54,15 +54,6 @@ pub(crate) struct HostSide {
     stop: CancellationToken,
 }
 
-/// Asks the inside to shut down.
-pub(crate) struct Stopper(CancellationToken);
-
-impl Stopper {
-    pub(crate) fn stop(&self) {
-        self.0.cancel();
-    }
-}
-
 impl HostSide {
     pub(crate) fn new(control: StdUnixStream) -> io::Result<Self> {
         let (requests, answers) = open(control)?;
@@ -73,8 +64,9 @@ impl HostSide {
         })
     }
 
-    pub(crate) fn stopper(&self) -> Stopper {
-        Stopper(self.stop.clone())
+    /// Cancelling it asks the inside to shut down.
+    pub(crate) fn stopper(&self) -> CancellationToken {
+        self.stop.clone()
     }
 
     /// Serves until no process inside holds the control socket any more.

@@ -54,17 +54,17 @@ async fn serve(setup: Setup) -> Result<ExitCode, Error> {
 
     let forwards = forwarder::HostSide::new(ours).map_err(Error::io("open the control socket"))?;
     let stop = forwards.stopper();
-    let mut serving = tokio::spawn(forwards.serve());
+    let serving = tokio::spawn(forwards.serve());
     let status = tokio::select! {
         status = guardian.wait() => status,
         () = interrupts.next() => {
-            stop.stop();
+            stop.cancel();
             end(&mut guardian, &mut interrupts).await
         }
     }
     .map_err(Error::io("wait for the guardian"))?;
     // The control socket ends when the last process that holds it has, even if the guardian was killed.
-    let _ = (&mut serving).await;
+    let _ = serving.await;
     match state.close() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove the state folder")(error)),
         _ => Ok(part::exit_code(status)),

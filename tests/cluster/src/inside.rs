@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io,
+    io::{self, IsTerminal},
     os::{fd::AsFd, unix::net::UnixStream},
     panic::AssertUnwindSafe,
     path::PathBuf,
@@ -34,6 +34,12 @@ where
     F: AsyncFnOnce(Cluster) -> ExitCode,
 {
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| Error::io("watch the guardian")(errno.into()))?;
+    // What scheduler and kubelet could not do is said at once; kube's own warnings of a killed API server are not.
+    tracing_subscriber::fmt()
+        .with_env_filter(concat!(env!("CARGO_CRATE_NAME"), "=warn"))
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     let (state, prepared) = Prepared::read()?;
     let control = take_control().map_err(Error::io("take the control socket"))?;
     let runtime = tokio::runtime::Runtime::new().map_err(Error::io("start the runtime"))?;

@@ -15,6 +15,7 @@ mod log;
 mod node;
 mod objects;
 mod probe;
+mod program;
 mod resident;
 mod server;
 mod status;
