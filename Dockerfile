@@ -8,7 +8,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package model-deployment-operator \
+    cargo build --release --locked --package model-deployment-operator --bin model-deployment-operator \
     && mkdir -p /out/usr/bin /out/etc/ssl/certs /out/licenses \
     && install -m 0755 target/release/model-deployment-operator /out/usr/bin/ \
     # A binary that asks for shared libraries would not start in an empty image.

@@ -5,6 +5,8 @@
 
 mod grid;
 mod number;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -105,14 +107,12 @@ fn roles(answer: &ModelDeploymentMetrics) -> Roles {
     let mut roles = Roles::new();
     let key = |role: &Option<String>, scope: &str| (role.is_none(), role.clone().unwrap_or_else(|| scope.to_owned()));
     for gauge in answer.processing.iter().chain(&answer.queueing) {
-        let Some(place) = place(|figure| matches!(figure, Figure::Gauge(names) if names.contains(&&*gauge.name)))
-        else {
-            continue;
-        };
         let role = roles.entry(key(&gauge.role, &gauge.scope)).or_default();
         let (fewest, _) = role.pods.unwrap_or((gauge.pod_count, gauge.expected_pods));
         role.pods = Some((fewest.min(gauge.pod_count), gauge.expected_pods));
-        role.line.insert(place, number::short(gauge.value));
+        if let Some(place) = place(|figure| matches!(figure, Figure::Gauge(names) if names.contains(&&*gauge.name))) {
+            role.line.insert(place, number::short(gauge.value));
+        }
     }
     for hit in &answer.cache_hits {
         let Some(place) = place(|figure| matches!(figure, Figure::Hits(scope) if *scope == hit.scope)) else {
@@ -193,16 +193,10 @@ fn missing(missing: &[Missing], bold: Style, required: Style, harmless: Style) -
         } else {
             (harmless, "no")
         };
-        // An entry about a role names it in its source, but for the discovery of Pods.
-        let subject = if entry.pod.is_empty() {
-            entry.role.as_ref()
-        } else {
-            Some(&entry.pod)
-        };
         vec![
             Cell::styled(entry.code.clone(), style),
             Cell::plain(word.to_owned()),
-            Cell::plain(subject.cloned().unwrap_or_default()),
+            Cell::plain(entry.pod.clone()),
             Cell::plain(entry.source.clone()),
             Cell::plain(entry.reason.clone()),
         ]

@@ -5,6 +5,7 @@
 
 mod deployment;
 mod installation;
+mod offline;
 mod resource;
 mod scenario;
 mod straight;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
 
 /// Every test that may run beside others.
 fn tests() -> Vec<Test> {
-    [resource::tests(), deployment::tests(), subresource::tests()].concat()
+    [resource::tests(), deployment::tests(), subresource::tests(), offline::tests()].concat()
 }
 
 /// Runs the tests, then those that change the installation, one after the other.

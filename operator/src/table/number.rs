@@ -5,6 +5,10 @@ pub(super) fn short(value: f64) -> String {
     if value.fract() == 0.0 {
         return format!("{value:.0}");
     }
+    digits(value)
+}
+
+fn digits(value: f64) -> String {
     let magnitude = value.abs().log10().floor();
     let decimals = (2.0 - magnitude).clamp(0.0, 9.0) as usize;
     format!("{value:.decimals$}")
@@ -19,9 +23,9 @@ pub(super) fn percent(part: f64) -> String {
 pub(super) fn seconds(value: f64) -> String {
     match value {
         0.0 => "0s".to_owned(),
-        _ if value < 1e-3 => format!("{}µs", short(value * 1e6)),
-        _ if value < 1.0 => format!("{}ms", short(value * 1e3)),
-        _ => format!("{}s", short(value)),
+        _ if value < 1e-3 => format!("{}µs", digits(value * 1e6)),
+        _ if value < 1.0 => format!("{}ms", digits(value * 1e3)),
+        _ => format!("{}s", digits(value)),
     }
 }
 
@@ -52,7 +56,8 @@ mod tests {
             (0.018_234, "18.2ms"),
             (0.5, "500ms"),
             (1.5, "1.50s"),
-            (90.0, "90s"),
+            (90.0, "90.0s"),
+            (0.005, "5.00ms"),
         ] {
             assert_eq!(seconds(value), text, "{value}");
         }

@@ -130,6 +130,11 @@ impl Cluster {
         host_kubeconfig(&self.0.state)
     }
 
+    /// The operator's program, built from this source tree.
+    pub fn operator(&self) -> &Path {
+        &self.0.tools.operator
+    }
+
     /// Runs kubectl as the administrator.
     pub async fn kubectl<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Output, Error> {
         self.kubectl_with_input(arguments, "").await
