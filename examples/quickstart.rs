@@ -21,6 +21,8 @@ const RELEASE: &str = "model-deployment-operator";
 const SYSTEM: &str = "model-deployment-operator-system";
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart.yaml");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/model-deployment-operator");
+/// For how long traffic flows before windows are shown.
+const TRAFFIC: Duration = Duration::from_secs(5);
 const METRICS: &str = "/apis/worker.gpustack.ai/v1/namespaces/default/modeldeployments/chat/metrics?pretty=true";
 /// Ports of the router's Pod.
 const ROUTER: u16 = 8081;
@@ -80,16 +82,29 @@ async fn show(cluster: &Cluster, once: bool) -> Outcome<()> {
 
     let pods = Pods::find(cluster).await?;
     step("completions go through the real vllm-router");
-    let mut requests = tokio::task::JoinSet::new();
     for number in 1..=4 {
         let answer = complete(pods.router, &format!("Tell the truth, part {number}."), 16).await?;
         println!("  {}", answer["usage"]);
     }
+
+    step("traffic flows; an answer that takes two reads of its own, two seconds apart, for people");
+    let traffic = tokio::time::timeout(TRAFFIC, flow(pods.router));
+    let table = async {
+        // Traffic that begins with the first read would be half a window.
+        tokio::time::sleep(TRAFFIC / 5).await;
+        kubectl(cluster, &["modeldeployment", "metrics", "chat", "--window", "2s"]).await
+    };
+    let (stopped, table) = tokio::join!(traffic, table);
+    if let Ok(Err(error)) = stopped {
+        return Err(error);
+    }
+    print!("{}", table?);
+
+    let mut requests = tokio::task::JoinSet::new();
     for number in 0..IN_FLIGHT {
         let (router, prompt) = (pods.router, format!("A long answer, number {number}."));
         requests.spawn(async move { complete(router, &prompt, LONG).await });
     }
-
     let answer = pods.read_in_flight(cluster).await?;
     while let Some(answer) = requests.join_next().await {
         answer??;
@@ -237,6 +252,14 @@ fn sum(page: &str, family: &str) -> Outcome<f64> {
 async fn page(address: SocketAddr) -> Outcome<String> {
     let (_, body) = send(Request::get(format!("http://{address}/metrics")).body(Full::default())?).await?;
     Ok(String::from_utf8(body.to_vec())?)
+}
+
+/// Completions without end, four at a time.
+async fn flow(router: SocketAddr) -> Outcome<()> {
+    loop {
+        let prompts = ["What is true?", "What is known?", "What is missing?", "Who asks?"];
+        futures::future::try_join_all(prompts.map(|prompt| complete(router, prompt, 64))).await?;
+    }
 }
 
 async fn complete(router: SocketAddr, prompt: &str, tokens: u32) -> Outcome<Value> {

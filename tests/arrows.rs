@@ -18,15 +18,21 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
         if path.is_dir() {
             sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push((path.display().to_string(), fs::read_to_string(&path).expect("a source file")));
+            found.push((
+                path.display().to_string(),
+                fs::read_to_string(&path).expect("a source file"),
+            ));
         }
     }
 }
 
 #[test]
 fn each_room_uses_only_what_stands_below_it() {
-    let rows: BTreeMap<&str, usize> =
-        ROWS.iter().enumerate().flat_map(|(row, rooms)| rooms.iter().map(move |room| (*room, row))).collect();
+    let rows: BTreeMap<&str, usize> = ROWS
+        .iter()
+        .enumerate()
+        .flat_map(|(row, rooms)| rooms.iter().map(move |room| (*room, row)))
+        .collect();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut wrong = Vec::new();
     let mut arrows = 0;
@@ -35,14 +41,23 @@ fn each_room_uses_only_what_stands_below_it() {
         if !path.is_dir() {
             continue;
         }
-        let room = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-        let row = *rows.get(room.as_str()).unwrap_or_else(|| panic!("src/{room} is in no row of the table"));
+        let room = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("a name")
+            .to_owned();
+        let row = *rows
+            .get(room.as_str())
+            .unwrap_or_else(|| panic!("src/{room} is in no row of the table"));
         let mut files = Vec::new();
         sources(&path, &mut files);
         for (file, text) in files {
             for line in text.lines() {
                 for part in line.split("crate::").skip(1) {
-                    let used = part.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+                    let used = part
+                        .split(|c: char| !c.is_alphanumeric() && c != '_')
+                        .next()
+                        .unwrap_or_default();
                     let Some(below) = rows.get(used) else { continue };
                     arrows += 1;
                     if used != room && *below <= row {

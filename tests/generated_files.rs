@@ -3,7 +3,8 @@
 use std::fs;
 
 fn committed(path: &str) -> String {
-    fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap_or_else(|error| panic!("{path}: {error}"))
+    fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR")))
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 #[test]
@@ -18,7 +19,9 @@ fn the_definition_is_what_the_types_say() {
 #[test]
 fn the_reference_of_fields_and_codes_is_what_the_tables_say() {
     let page = committed("docs/metrics.md");
-    let (_, rest) = page.split_once("<!-- begin: fields -->\n").expect("the mark where it begins");
+    let (_, rest) = page
+        .split_once("<!-- begin: fields -->\n")
+        .expect("the mark where it begins");
     let (reference, _) = rest.split_once("<!-- end: fields -->").expect("the mark where it ends");
     // One level below the page's own headings.
     let printed = model_deployment::fields::markdown().replace("## ", "### ");
@@ -40,6 +43,10 @@ fn each_code_has_something_to_do() {
         .map(|word| word.trim_matches('`').to_owned())
         .collect();
     for code in model_deployment::fields::Code::ALL {
-        assert_eq!(words.iter().filter(|word| **word == code.to_string()).count(), 1, "{code} in {words:?}");
+        assert_eq!(
+            words.iter().filter(|word| **word == code.to_string()).count(),
+            1,
+            "{code} in {words:?}"
+        );
     }
 }

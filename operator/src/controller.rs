@@ -80,15 +80,27 @@ enum PassError {
     #[error(transparent)]
     Blocked(Blocked),
     /// The status could not be written.
-    #[error("cannot write the status")]
-    Status(#[source] kube::Error),
+    #[error("cannot write the status: {}", refused::sentence(.0))]
+    Status(kube::Error),
 }
 
 /// A controller, and the future that keeps it and `index` current: to be polled by every replica, for as long as it runs.
-pub fn watch(client: Client, index: Arc<Index>, options: Options) -> (Arc<Controller>, impl Future<Output = ()> + Send) {
+pub fn watch(
+    client: Client,
+    index: Arc<Index>,
+    options: Options,
+) -> (Arc<Controller>, impl Future<Output = ()> + Send) {
     let memories = Arc::new(Memories::default());
     let (cache, watches) = cache::watch(client.clone(), index, memories.clone());
-    (Arc::new(Controller { client, cache, memories, options }), watches)
+    (
+        Arc::new(Controller {
+            client,
+            cache,
+            memories,
+            options,
+        }),
+        watches,
+    )
 }
 
 impl Controller {
@@ -113,7 +125,13 @@ impl Controller {
     /// Every ModelDeployment once, then each that something happens to.
     fn signals(&self) -> impl futures::Stream<Item = Result<Signal, Infallible>> + use<> {
         let store = self.cache.model_deployments.clone();
-        let all = move || store.state().iter().map(|object| ObjectRef::from_obj(object.as_ref())).collect::<VecDeque<_>>();
+        let all = move || {
+            store
+                .state()
+                .iter()
+                .map(|object| ObjectRef::from_obj(object.as_ref()))
+                .collect::<VecDeque<_>>()
+        };
         let signals = self.cache.subscribe();
         stream::unfold((all(), signals, all), |(mut pending, mut signals, all)| async move {
             loop {
@@ -139,7 +157,9 @@ impl Controller {
         let outcome = match &wanted {
             Ok(wanted) if object.meta().deletion_timestamp.is_none() => {
                 let applier = Applier::new(&self.client, &self.cache, object, &memory);
-                applier.apply(wanted, &live, &sorted, self.options.max_unavailable).await
+                applier
+                    .apply(wanted, &live, &sorted, self.options.max_unavailable)
+                    .await
             }
             _ => Outcome::default(),
         };
@@ -180,10 +200,13 @@ impl Controller {
         tracing::warn!(
             namespace = object.namespace(),
             name = object.name_any(),
-            error = error as &dyn std::error::Error,
+            %error,
             retry_seconds = pause.as_secs(),
             "a ModelDeployment could not be brought to its spec"
         );
         Action::requeue(pause)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,19 +47,27 @@ struct Sighting {
     at: Instant,
 }
 
-/// What to do about a Lease.
+/// What an attempt came to.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    /// Ours, or free to take: write it.
-    Write,
-    /// Somebody else's.
-    Respect,
+enum Attempt {
+    /// The Lease is ours.
+    Held,
+    /// Somebody else has it.
+    Respected,
+    /// It was written between our reading and our writing: by another candidate, or by an earlier attempt of ours of which we never had
+    /// the answer. The next attempt shows which.
+    Contended,
 }
 
 impl Election {
     /// A candidate called `identity`, which is the Pod's name: a container that restarts in its Pod leads on at once.
     pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
-        Self { leases: Api::namespaced(client, namespace), name: name.into(), identity: identity.into(), seen: None }
+        Self {
+            leases: Api::namespaced(client, namespace),
+            name: name.into(),
+            identity: identity.into(),
+            seen: None,
+        }
     }
 
     /// Runs `work` whenever this candidate leads, and drops it as soon as it does not; `leading` tells others. Ends at `shutdown`, after
@@ -98,8 +106,8 @@ impl Election {
         loop {
             let asked = Instant::now();
             match self.attempt(RENEW_DEADLINE).await {
-                Ok(true) => return asked,
-                Ok(false) => {}
+                Ok(Attempt::Held) => return asked,
+                Ok(Attempt::Respected | Attempt::Contended) => {}
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot acquire the Lease"),
             }
             sleep(RETRY_PERIOD).await;
@@ -116,43 +124,51 @@ impl Election {
                 return;
             }
             match self.attempt(left).await {
-                Ok(true) => renewed = asked,
-                Ok(false) => return,
+                Ok(Attempt::Held) => renewed = asked,
+                Ok(Attempt::Respected) => return,
+                Ok(Attempt::Contended) => {}
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the Lease"),
             }
         }
     }
 
-    /// Reads the Lease and writes it if it is ours or free. False where somebody else has it.
-    async fn attempt(&mut self, within: Duration) -> Result<bool, AttemptError> {
-        timeout(within, self.read_and_write()).await.map_err(|_| AttemptError::Timeout)?
+    /// Reads the Lease and writes it if it is ours or free.
+    async fn attempt(&mut self, within: Duration) -> Result<Attempt, AttemptError> {
+        timeout(within, self.read_and_write())
+            .await
+            .map_err(|_| AttemptError::Timeout)?
     }
 
-    async fn read_and_write(&mut self) -> Result<bool, AttemptError> {
+    async fn read_and_write(&mut self) -> Result<Attempt, AttemptError> {
         let written = match self.leases.get_opt(&self.name).await.map_err(AttemptError::Call)? {
             None => {
-                let metadata = ObjectMeta { name: Some(self.name.clone()), ..Default::default() };
-                let lease = Lease { metadata, spec: Some(self.claim(None)), ..Default::default() };
+                let metadata = ObjectMeta {
+                    name: Some(self.name.clone()),
+                    ..Default::default()
+                };
+                let lease = Lease {
+                    metadata,
+                    spec: Some(self.claim(None)),
+                };
                 self.leases.create(&PostParams::default(), &lease).await
             }
-            Some(lease) => match self.judge(&lease, Instant::now()) {
-                Verdict::Respect => return Ok(false),
-                Verdict::Write => {
-                    let spec = Some(self.claim(lease.spec.as_ref()));
-                    self.leases.replace(&self.name, &PostParams::default(), &Lease { spec, ..lease }).await
-                }
-            },
+            Some(lease) if self.may_take(&lease, Instant::now()) => {
+                let spec = Some(self.claim(lease.spec.as_ref()));
+                self.leases
+                    .replace(&self.name, &PostParams::default(), &Lease { spec, ..lease })
+                    .await
+            }
+            Some(_) => return Ok(Attempt::Respected),
         };
         match written {
-            Ok(_) => Ok(true),
-            // Another candidate was faster.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Ok(_) => Ok(Attempt::Held),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Contended),
             Err(error) => Err(AttemptError::Call(error)),
         }
     }
 
-    /// Ours, free, or unchanged for longer than it is respected.
-    fn judge(&mut self, lease: &Lease, now: Instant) -> Verdict {
+    /// Whether the Lease is ours, free, or unchanged for longer than it is respected.
+    fn may_take(&mut self, lease: &Lease, now: Instant) -> bool {
         let version = lease.resource_version();
         let unchanged_since = match &self.seen {
             Some(seen) if seen.version == version => seen.at,
@@ -162,14 +178,14 @@ impl Election {
             }
         };
         let spec = lease.spec.as_ref();
-        let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
-        let seconds = spec.and_then(|spec| spec.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
+        let holder = spec
+            .and_then(|spec| spec.holder_identity.as_deref())
+            .unwrap_or_default();
+        let seconds = spec
+            .and_then(|spec| spec.lease_duration_seconds)
+            .and_then(|seconds| u64::try_from(seconds).ok());
         let respected = seconds.map_or(LEASE_DURATION, Duration::from_secs);
-        if holder.is_empty() || holder == self.identity || now.duration_since(unchanged_since) > respected {
-            Verdict::Write
-        } else {
-            Verdict::Respect
-        }
+        holder.is_empty() || holder == self.identity || now.duration_since(unchanged_since) > respected
     }
 
     fn claim(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
@@ -179,9 +195,15 @@ impl Election {
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: Some(LEASE_DURATION.as_secs() as i32),
-            acquire_time: renewed.and_then(|spec| spec.acquire_time.clone()).or_else(|| Some(now.clone())),
+            acquire_time: renewed
+                .and_then(|spec| spec.acquire_time.clone())
+                .or_else(|| Some(now.clone())),
             renew_time: Some(now),
-            lease_transitions: Some(if renewed.is_some() { transitions } else { transitions + 1 }),
+            lease_transitions: Some(if renewed.is_some() {
+                transitions
+            } else {
+                transitions + 1
+            }),
             ..Default::default()
         }
     }
@@ -189,17 +211,27 @@ impl Election {
     /// Gives the Lease up, if it is still ours.
     async fn release(&self) {
         let released = timeout(RETRY_PERIOD, async {
-            let Some(lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
+            let Some(lease) = self.leases.get_opt(&self.name).await? else {
+                return Ok(());
+            };
             let Some(spec) = lease.spec.clone() else { return Ok(()) };
             if spec.holder_identity.as_deref() != Some(&self.identity) {
                 return Ok(());
             }
-            let spec = Some(LeaseSpec { holder_identity: None, ..spec });
-            self.leases.replace(&self.name, &PostParams::default(), &Lease { spec, ..lease }).await.map(drop)
+            let spec = Some(LeaseSpec {
+                holder_identity: None,
+                ..spec
+            });
+            self.leases
+                .replace(&self.name, &PostParams::default(), &Lease { spec, ..lease })
+                .await
+                .map(drop)
         });
         match released.await {
             Ok(Ok(())) => tracing::info!(lease = self.name, "gave the Lease up"),
-            Ok(Err(error)) => tracing::warn!(%error, "cannot give the Lease up; the next leader waits until it expires"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot give the Lease up; the next leader waits until it expires")
+            }
             Err(_) => tracing::warn!("cannot give the Lease up in time; the next leader waits until it expires"),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use kube::core::cel::ValidationError;
 use model_deployment_crds::definition::definition;
 use model_deployment_crds::{AGGREGATED_VERSION, GROUP, ModelDeployment, STORED_VERSION};
 use serde::Deserialize;
@@ -82,15 +83,19 @@ pub fn parse(text: &str) -> Result<ModelDeployment, ManifestError> {
     let deployment: ModelDeployment = serde_json::from_value(without_nulls(manifest)).map_err(ManifestError::Types)?;
     deployment.validate_cel().map_err(|errors| {
         // One sentence: the rules that follow are often broken by the same value.
-        ManifestError::Rule(
-            errors
-                .as_slice()
-                .first()
-                .map(|error| error.message.clone())
-                .unwrap_or_default(),
-        )
+        ManifestError::Rule(errors.as_slice().first().map(sentence).unwrap_or_default())
     })?;
     Ok(deployment)
+}
+
+/// A broken rule's own message, which names its field or is told after it.
+fn sentence(error: &ValidationError) -> String {
+    let names_its_field = ["spec.", "metadata."].iter().any(|field| error.message.contains(field));
+    if names_its_field {
+        error.message.clone()
+    } else {
+        error.to_string()
+    }
 }
 
 fn check_resource(manifest: &Value) -> Result<(), ManifestError> {
@@ -140,7 +145,7 @@ mod tests {
 
     const HEAD: &str = "apiVersion: worker.gpustack.ai/v1alpha1\nkind: ModelDeployment\nmetadata: {name: chat}\n";
 
-    fn sentence(text: &str) -> String {
+    fn answer(text: &str) -> String {
         parse(text)
             .map(|_| String::new())
             .unwrap_or_else(|error| error.to_string())
@@ -190,7 +195,10 @@ mod tests {
                 "the manifest is of apiVersion v1 and kind Pod, not worker.gpustack.ai/v1alpha1 or worker.gpustack.ai/v1 and ModelDeployment",
             ),
             (HEAD.into(), "spec: is required"),
-            (HEAD.replace("name: chat", ""), "metadata.name: is required"),
+            (
+                spec("roles: [{name: a}]").replace("name: chat", ""),
+                "metadata.name: is required",
+            ),
             (spec("role: []"), "spec.roles: is required"),
             (
                 spec("roles: [{name: a}], routr: {}"),
@@ -206,7 +214,7 @@ mod tests {
             ),
             (
                 spec("roles: [{name: router}]"),
-                "a role cannot be named router or coordinator",
+                "spec.roles[0].name: a role cannot be named router or coordinator",
             ),
             (
                 spec("roles: [{name: a}], router: {name: sglang-gateway}"),
@@ -214,7 +222,7 @@ mod tests {
             ),
         ];
         for (text, expected) in table {
-            assert_eq!(sentence(&text), expected, "{text}");
+            assert_eq!(answer(&text), expected, "{text}");
         }
     }
 }

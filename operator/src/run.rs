@@ -72,9 +72,7 @@ pub async fn run(options: Run) -> Result<(), RunError> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let shutdown = termination().map_err(RunError::Signals)?;
     let client = Client::try_default().await.map_err(RunError::Client)?;
-    let listen = |port| {
-        listener::bind(options.bind_address, port).map_err(|source| RunError::Listen { port, source })
-    };
+    let listen = |port| listener::bind(options.bind_address, port).map_err(|source| RunError::Listen { port, source });
     let (secure, plain) = (listen(options.secure_port)?, listen(options.telemetry_port)?);
 
     let index = Arc::new(Index::default());
@@ -92,12 +90,19 @@ pub async fn run(options: Run) -> Result<(), RunError> {
         api_service: API_SERVICE.into(),
     };
     let server = Server::new(
-        server::Config { shutdown_delay: options.shutdown_delay },
+        server::Config {
+            shutdown_delay: options.shutdown_delay,
+        },
         client.clone(),
         Arc::new(Reader { index, snapshots }),
         certificate.clone(),
     );
-    let election = Election::new(client.clone(), &options.namespace, &options.lease_name, &options.pod_name);
+    let election = Election::new(
+        client.clone(),
+        &options.namespace,
+        &options.lease_name,
+        &options.pod_name,
+    );
 
     let _background = [
         tokio::spawn(watches),
@@ -135,7 +140,10 @@ fn controller_options(options: &Run) -> controller::Options {
 
 fn scrape_config(options: &Run) -> Result<scrape::Config, RunError> {
     let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|source| RunError::ReadBundle { path: path.clone(), source })
+        std::fs::read(path).map_err(|source| RunError::ReadBundle {
+            path: path.clone(),
+            source,
+        })
     };
     Ok(scrape::Config {
         extra_ca: options.scrape_ca_file.as_ref().map(read).transpose()?,
@@ -160,14 +168,19 @@ impl Answers for Reader {
         async move {
             // An index that has not listed everything does not know what is absent.
             if !self.index.is_listed() {
-                return Err(Refusal::NoPods("the operator has just started and has not listed the Pods yet".into()));
+                return Err(Refusal::NoPods(
+                    "the operator has just started and has not listed the Pods yet".into(),
+                ));
             }
             let deployment = self.index.deployment(namespace, name).ok_or(Refusal::NotFound)?;
             let query = snapshot::Query { window: query.window };
-            self.snapshots.answer(&deployment, query).await.map_err(|refusal| match refusal {
-                snapshot::Refusal::NoPods { .. } => Refusal::NoPods(refusal.to_string()),
-                snapshot::Refusal::AllUnreadable { .. } => Refusal::Unreadable(refusal.to_string()),
-            })
+            self.snapshots
+                .answer(&deployment, query)
+                .await
+                .map_err(|refusal| match refusal {
+                    snapshot::Refusal::NoPods { .. } => Refusal::NoPods(refusal.to_string()),
+                    snapshot::Refusal::AllUnreadable { .. } => Refusal::Unreadable(refusal.to_string()),
+                })
         }
         .boxed()
     }

@@ -27,7 +27,9 @@ const PREFIX: &str = "model_deployment_operator";
 
 /// Starts logging to standard error.
 pub fn log(format: LogFormat, filter: &str) -> Result<(), ParseError> {
-    let builder = tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(EnvFilter::try_new(filter)?);
+    let builder = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_env_filter(EnvFilter::try_new(filter)?);
     match format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),
@@ -38,7 +40,11 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), ParseError> {
 /// Serves `/metrics` until dropped.
 pub async fn serve(listener: TcpListener, leading: watch::Receiver<bool>) {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register("build", "The running build", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+    registry.register(
+        "build",
+        "The running build",
+        Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+    );
     let leads = Gauge::<i64, AtomicI64>::default();
     registry.register("leading", "1 while this replica reconciles", leads.clone());
     let registry = Arc::new(registry);
@@ -58,7 +64,9 @@ pub async fn serve(listener: TcpListener, leading: watch::Receiver<bool>) {
                 async move { Ok::<_, Infallible>(response) }
             });
             // A scraper that hangs up early is its own business.
-            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), page).await;
+            let _ = auto::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(socket), page)
+                .await;
         });
     }
 }

@@ -142,9 +142,11 @@ mod tests {
             .collect()
     }
 
-    /// Each line's first known option and its value; none where it decides nothing. The expectations are what the programs' own
-    /// parsers said.
-    fn each(grammar: Grammar, table: &[(&str, Option<(&str, Option<&str>)>)]) {
+    /// A line, and its first known option with its value; none where it decides nothing.
+    type Row<'a> = (&'a str, Option<(&'a str, Option<&'a str>)>);
+
+    /// The expectations are what the programs' own parsers said.
+    fn each(grammar: Grammar, table: &[Row]) {
         for (line, expected) in table {
             let first = read(grammar, line).into_iter().next();
             let expected = expected.map(|(flag, value)| (flag.to_owned(), value.map(str::to_owned)));

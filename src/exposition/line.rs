@@ -59,6 +59,10 @@ fn start(line: &[u8]) -> Option<Start<'_>> {
 fn quoted_start(inside: &[u8]) -> Option<Start<'_>> {
     let inside = trim(inside).strip_prefix(b"\"")?;
     let end = inside.iter().position(|byte| *byte == b'"')?;
+    if trim(&inside[end + 1..]).starts_with(b":") {
+        // The member of a JSON object.
+        return None;
+    }
     Some(Start {
         name: text(&inside[..end])?,
         rest: &inside[end + 1..],
@@ -85,13 +89,13 @@ fn declaration(comment: &[u8]) -> Option<Line<'_>> {
 }
 
 /// The text up to the next blank, and what follows it.
-pub(super) fn token(text: &[u8]) -> (&[u8], &[u8]) {
+fn token(text: &[u8]) -> (&[u8], &[u8]) {
     let text = trim(text);
     text.split_at(text.iter().position(|byte| is_blank(*byte)).unwrap_or(text.len()))
 }
 
 /// Without the blanks at both ends.
-pub(super) fn trim(text: &[u8]) -> &[u8] {
+fn trim(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|byte| !is_blank(*byte)).unwrap_or(text.len());
     let end = text
         .iter()
@@ -101,7 +105,7 @@ pub(super) fn trim(text: &[u8]) -> &[u8] {
 }
 
 /// A blank of this format: space or tab.
-pub(super) fn is_blank(byte: u8) -> bool {
+fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
@@ -109,7 +113,8 @@ fn is_name(name: &[u8]) -> bool {
     name.first().is_some_and(|first| !first.is_ascii_digit())
 }
 
-fn is_name_byte(byte: u8) -> bool {
+/// Whether a byte may stand in a name without quotes.
+pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':'
 }
 

@@ -9,7 +9,7 @@ use super::wanted::Wanted;
 /// hundred; a hostile one has a name a line.
 const NAMES: usize = 4096;
 
-/// A name longer than this is no near match of anything; it also bounds what a body can put into a sentence.
+/// A name longer than this is no near match of anything.
 const NAME_BYTES: usize = 128;
 
 /// Looks for a near match of each absent family: the first in the body.
@@ -30,13 +30,18 @@ pub(super) fn name(body: &[u8], wanted: &Wanted, families: &mut [Family]) {
             _ => None,
         })
         .filter(|name| std::mem::replace(&mut last, name) != *name);
-    for name in names.take(NAMES).filter(|name| name.len() <= NAME_BYTES) {
+    for name in names.take(NAMES).filter(|name| is_speakable(name)) {
         for (family, wanted) in &mut absent {
             if is_near(name, wanted) {
                 family.set_near(name);
             }
         }
     }
+}
+
+/// Whether a name may stand in a sentence. In quotes, a body can write anything for a name, an address too.
+fn is_speakable(name: &str) -> bool {
+    name.len() <= NAME_BYTES && name.bytes().all(line::is_name_byte)
 }
 
 /// Whether `name` is `wanted` with or without `_total` (or a histogram's suffix), with `_` for `:`, behind or with another prefix.

@@ -44,7 +44,13 @@ pub fn expected(spec: &ModelDeploymentSpec) -> Vec<ExpectedRole> {
 }
 
 fn unkinded(role: &str, producer: Producer, replicas: i32) -> ExpectedRole {
-    ExpectedRole { role: role.into(), producer, kind: None, replicas: count(replicas), take_over: false }
+    ExpectedRole {
+        role: role.into(),
+        producer,
+        kind: None,
+        replicas: count(replicas),
+        take_over: false,
+    }
 }
 
 /// The schema keeps replicas at 0 or more.

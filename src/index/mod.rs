@@ -115,14 +115,7 @@ impl Index {
                 Some((place.member, indexed(pod, row, place.role, place.ordinal, Some(member))))
             })
             .collect();
-        engines.sort_by(|(left_member, left), (right_member, right)| {
-            (&left.role, left.ordinal, left_member, &left.name).cmp(&(
-                &right.role,
-                right.ordinal,
-                right_member,
-                &right.name,
-            ))
-        });
+        engines.sort_by_cached_key(|(member, pod)| (pod.role.clone(), pod.ordinal, *member, pod.name.clone()));
         let mut pods: Vec<_> = engines.into_iter().map(|(_, pod)| pod).collect();
         for role in [ROUTER, COORDINATOR] {
             pods.extend(tables.routers(namespace, uid, &format!("{name}-{role}"), role));
@@ -177,7 +170,7 @@ fn indexed(name: &str, row: &Row<Observed>, role: &str, ordinal: u32, member: Op
         address: observed.address,
         contested: false,
         host_network: observed.host_network,
-        container: facts.and_then(|facts| observed.container(facts)).cloned(),
+        container: facts.and(observed.container.clone()),
         facts: facts.cloned(),
     }
 }

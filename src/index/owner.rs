@@ -21,7 +21,11 @@ pub(super) struct Owner {
 impl Owner {
     /// The controller that `metadata` names, if it is of a kind that matters here.
     pub(super) fn of(metadata: &ObjectMeta) -> Option<Self> {
-        let reference = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+        let reference = metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .find(|owner| owner.controller == Some(true))?;
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         let kind = match (group, reference.kind.as_str()) {
             (GROUP, "ModelDeployment") => OwnerKind::ModelDeployment,
@@ -29,6 +33,9 @@ impl Owner {
             ("apps", "ReplicaSet") => OwnerKind::ReplicaSet,
             _ => return None,
         };
-        Some(Self { kind, uid: reference.uid.clone() })
+        Some(Self {
+            kind,
+            uid: reference.uid.clone(),
+        })
     }
 }

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, EnvVar,
-    HTTPGetAction, LocalObjectReference, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume, VolumeMount,
+    HTTPGetAction, LocalObjectReference, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume,
+    VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -225,7 +226,13 @@ pub(super) fn spell_pull_policy(policy: ImagePullPolicy) -> String {
 fn pull_secrets(setting: &Setting<'_>, role: &Role) -> Vec<LocalObjectReference> {
     let mut secrets = role.image_pull_secrets.clone();
     if let Some(router) = setting.router().filter(|_| setting.has_proxy(role)) {
-        secrets.extend(router.image_pull_secrets.iter().filter(|secret| !role.image_pull_secrets.contains(secret)).cloned());
+        secrets.extend(
+            router
+                .image_pull_secrets
+                .iter()
+                .filter(|secret| !role.image_pull_secrets.contains(secret))
+                .cloned(),
+        );
     }
     secrets
 }

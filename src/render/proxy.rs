@@ -43,7 +43,10 @@ pub(super) fn container(setting: &Setting<'_>, role: &Role, engine: &Engine) -> 
     Container {
         name: "routing-proxy".into(),
         image: Some(router::image(setting)),
-        image_pull_policy: setting.router().and_then(|router| router.image_pull_policy).map(pod::spell_pull_policy),
+        image_pull_policy: setting
+            .router()
+            .and_then(|router| router.image_pull_policy)
+            .map(pod::spell_pull_policy),
         command: Some(vec!["routing-proxy".into()]),
         args: Some(line.into_arguments()),
         env,

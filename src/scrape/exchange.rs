@@ -128,6 +128,9 @@ fn classify(error: &(dyn Error + 'static), insists: bool) -> Unread {
             };
         }
         if let Some(http) = error.downcast_ref::<hyper::Error>() {
+            if http.is_parse() {
+                return Unread::Unreadable(Unreadable::Http);
+            }
             broke = Some(Unreadable::Http);
             next = http.source();
             continue;

@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use super::subject::{Figure, Subject};
 use crate::fields::{self, Field, List};
 use crate::index::{Deployment, IndexedPod};
-use crate::pod::Facts;
+use crate::pod::{Facts, Producer};
 use crate::window::Trail;
 
 /// What came of the reads of a plan, by Pod UID.
@@ -73,12 +73,17 @@ fn refuse(
     if let Some((_, fault)) = faults.iter().min_by_key(|(pod, _)| &pod.name) {
         return Err(Refusal::AllUnreadable {
             name,
-            pods: plan.pods(),
+            pods: plan.pods,
             first: fault.code,
         });
     }
-    let all_taken_over = !deployment.expected.is_empty() && deployment.expected.iter().all(|role| role.take_over);
-    all_taken_over.then_some(()).ok_or(Refusal::NoPods { name })
+    // Then, and only then, each entry about a role says that its command owns the endpoint.
+    let all_taken_over = deployment
+        .expected
+        .iter()
+        .all(|role| role.take_over || role.producer == Producer::Coordinator);
+    let is_answer = all_taken_over && !plan.roles.is_empty();
+    is_answer.then_some(()).ok_or(Refusal::NoPods { name })
 }
 
 /// Whether every decode half that was read, and at least one, counted no first token in its window.

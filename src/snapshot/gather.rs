@@ -121,17 +121,17 @@ struct Read<'a> {
 
 impl Read<'_> {
     async fn trail(&self, window: Option<Duration>) -> Result<Trail, Fault> {
-        let first = self.once(None).await?;
+        let first = self.once(life(self.pod), None).await?;
         let Some(window) = window else {
             return Ok(first);
         };
         let second = first.last().instant + window;
         sleep_until(second).await;
-        Ok(self.once(Some(second)).await?.from_first(&first))
+        let (_, life) = self.present()?;
+        Ok(self.once(life, Some(second)).await?.from_first(&first))
     }
 
-    async fn once(&self, not_before: Option<Instant>) -> Result<Trail, Fault> {
-        let (_, life) = self.present()?;
+    async fn once(&self, life: Life, not_before: Option<Instant>) -> Result<Trail, Fault> {
         let store = &self.snapshots.store;
         store.read(&self.pod.uid, life, not_before, || self.fetch()).await
     }

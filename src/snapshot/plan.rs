@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use model_deployment_crds::metrics::Missing;
 
 use super::fault::Fault;
-use crate::fields::{self, Code};
+use crate::fields::{self, Code, FIELDS};
 use crate::index::{Deployment, ExpectedRole, IndexedPod, Phase};
-use crate::pod::{Endpoint, Facts, Listener, Member, NoEndpoint};
+use crate::pod::{Endpoint, Facts, Listener, Member, NoEndpoint, Producer};
 
 /// Pods read for one request (metrics contract, section 8).
 pub const PODS: usize = 64;
@@ -22,6 +22,8 @@ pub(super) struct Plan<'a> {
     pub(super) faults: Vec<(&'a IndexedPod, Fault)>,
     /// Entries that are about a role.
     pub(super) roles: Vec<Missing>,
+    /// Pods that are to be read by design, readable or not, left out or not.
+    pub(super) pods: usize,
 }
 
 impl<'a> Plan<'a> {
@@ -31,9 +33,11 @@ impl<'a> Plan<'a> {
             .iter()
             .filter(|pod| is_readable_by_design(deployment, pod))
             .collect();
+        let total = pods.len();
         let mut roles: Vec<_> = deployment
             .expected
             .iter()
+            .filter(|role| has_fields(role.producer))
             .filter_map(|role| judge_role(role, &pods))
             .collect();
         let mut reads = Vec::new();
@@ -59,23 +63,30 @@ impl<'a> Plan<'a> {
                 role: Some(role),
             });
         }
-        Self { reads, faults, roles }
+        Self {
+            reads,
+            faults,
+            roles,
+            pods: total,
+        }
     }
+}
 
-    /// Pods that are to be read by design, readable or not.
-    pub(super) fn pods(&self) -> usize {
-        self.reads.len() + self.faults.len()
-    }
+/// A coordinator gives no figure of the standard view: it is not asked, and not missed.
+fn has_fields(producer: Producer) -> bool {
+    FIELDS.iter().any(|field| field.producer == producer)
 }
 
 /// Followers serve no HTTP, and a role with a command of its own owns its endpoint.
 fn is_readable_by_design(deployment: &Deployment, pod: &IndexedPod) -> bool {
     match &pod.facts {
-        Some(facts) => !facts.take_over && facts.member != Some(Member::Follower) && listener(facts).is_some(),
+        Some(facts) => {
+            facts.member != Some(Member::Follower) && listener(facts).is_some() && has_fields(facts.producer)
+        }
         None => !deployment
             .expected
             .iter()
-            .any(|role| role.role == pod.role && role.take_over),
+            .any(|role| role.role == pod.role && (role.take_over || !has_fields(role.producer))),
     }
 }
 

@@ -19,12 +19,15 @@ use crate::index::{Deployment, IndexedPod, Phase};
 use crate::scrape::{Unread, Unreadable, limits};
 use crate::window::{History, Life, Sample, Trail};
 
+/// Later readings count as made then: no window is longer than five minutes, and clocks end somewhere.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// One given reading.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// Name of the Pod.
     pub pod: String,
-    /// When it was read, counted from the start.
+    /// When it was read, counted from the start. Reads happen in whole microseconds.
     pub at: Duration,
     /// The container that was read.
     pub life: Life,
@@ -72,7 +75,11 @@ impl FromStr for Failure {
             None => (text, None),
         };
         let code = word.parse().map_err(|_| unknown())?;
-        let failure = Self { code, status, unreadable: None };
+        let failure = Self {
+            code,
+            status,
+            unreadable: None,
+        };
         let is_pods = failure.is_of_state() || failure.fault().is_some();
         let is_status = code == Code::HttpStatus;
         (is_pods && (status.is_none() || is_status))
@@ -169,13 +176,9 @@ fn read(
     };
     let facts = pod.facts.as_ref().ok_or_else(unreadable)?;
     let exposition = exposition::read(body, fields::wanted(facts.producer)).map_err(|_| Fault::not_exposition())?;
-    let sample = Sample::new(
-        reading.life,
-        facts.producer,
-        start + reading.at,
-        origin + reading.at,
-        exposition,
-    );
+    let at = Duration::from_micros((reading.at.min(LONGEST).as_secs_f64() * 1e6).round() as u64);
+    let observed_at = start.checked_add(at).unwrap_or(Timestamp::MAX);
+    let sample = Sample::new(reading.life, facts.producer, observed_at, origin + at, exposition);
     Ok(history.add(sample))
 }
 

@@ -241,8 +241,9 @@ impl Subject<'_> {
     }
 }
 
+/// The length of a window, to the microsecond, as the times of the two reads are written.
 fn seconds(baseline: Baseline) -> f64 {
-    baseline.window.as_secs_f64()
+    (baseline.window.as_secs_f64() * 1e6).round() / 1e6
 }
 
 fn idle() -> Fault {

@@ -1,4 +1,12 @@
 //! What the `metrics` subresource answers, from readings with chosen times: the sentences of the metrics contract.
 
+mod captures;
+mod codes;
 mod gauges;
+mod idle;
+mod polling;
+mod ranks;
+mod refusals;
+mod rows;
 mod scene;
+mod windows;

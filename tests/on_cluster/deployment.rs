@@ -300,17 +300,28 @@ async fn a_router_comes_and_goes_whole(scenario: Arc<Scenario>) -> Outcome {
     scenario.wait(namespace, "condition=Available", "md/chat").await?;
     let engine = scenario.get(namespace, "pod/chat-server-0").await?;
 
-    let objects = ["deployment", "service", "serviceaccount", "role", "rolebinding", "configmap"];
+    let objects = [
+        "deployment",
+        "service",
+        "serviceaccount",
+        "role",
+        "rolebinding",
+        "configmap",
+    ];
     for (router, objects) in [("vllm-router", &objects[..5]), ("llm-d-router", &objects[..])] {
         let routed = vllm("chat", 1, &format!("router:\n  name: {router}"));
         scenario.apply(namespace, &routed).await?;
-        scenario.wait(namespace, "jsonpath={.status.router.ready}=1", "md/chat").await?;
+        scenario
+            .wait(namespace, "jsonpath={.status.router.ready}=1", "md/chat")
+            .await?;
         for kind in objects {
             scenario.get(namespace, &format!("{kind}/chat-router")).await?;
         }
         scenario.apply(namespace, &vllm("chat", 1, "")).await?;
         for kind in objects {
-            scenario.wait(namespace, "delete", &format!("{kind}/chat-router")).await?;
+            scenario
+                .wait(namespace, "delete", &format!("{kind}/chat-router"))
+                .await?;
         }
         // llm-d-router has the engines publish KV events, which replaces them; vllm-router asks nothing of them.
         let after = scenario.get(namespace, "pod/chat-server-0").await?;

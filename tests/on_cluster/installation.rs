@@ -137,17 +137,25 @@ async fn a_damaged_certificate_is_issued_again_and_the_api_stays_available(scena
     let secret = format!("secret/{RELEASE}-certificate");
     let before = scenario.get(NAMESPACE, &secret).await?;
     let damage = r#"{"data":{"tls.crt":"bm8gY2VydGlmaWNhdGU="}}"#;
-    scenario.kubectl(&["patch", &secret, "--namespace", NAMESPACE, "--type=merge", "-p", damage]).await?;
+    scenario
+        .kubectl(&["patch", &secret, "--namespace", NAMESPACE, "--type=merge", "-p", damage])
+        .await?;
     let started = tokio::time::Instant::now();
     loop {
         let answer = scenario.metrics(namespace, "chat").await?;
         ensure!(answer["kind"] == "ModelDeploymentMetrics", "{answer}");
         let after = scenario.get(NAMESPACE, &secret).await?;
         if after["data"]["tls.crt"] != "bm8gY2VydGlmaWNhdGU=" {
-            ensure!(after["data"]["tls.crt"] != before["data"]["tls.crt"], "the lost certificate came back");
+            ensure!(
+                after["data"]["tls.crt"] != before["data"]["tls.crt"],
+                "the lost certificate came back"
+            );
             break;
         }
-        ensure!(started.elapsed() < PATIENCE, "the damaged certificate was not issued again");
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "the damaged certificate was not issued again"
+        );
     }
     let answer = scenario.metrics(namespace, "chat").await?;
     ensure!(answer["kind"] == "ModelDeploymentMetrics", "{answer}");

@@ -29,7 +29,13 @@ fn main() -> ExitCode {
 
 /// Every test that may run beside others.
 fn tests() -> Vec<Test> {
-    [resource::tests(), deployment::tests(), subresource::tests(), offline::tests()].concat()
+    [
+        resource::tests(),
+        deployment::tests(),
+        subresource::tests(),
+        offline::tests(),
+    ]
+    .concat()
 }
 
 /// Runs the tests, then those that change the installation, one after the other.

@@ -13,13 +13,16 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// What a test comes to.
 pub type Outcome = Result<(), Failure>;
 
+/// A test under way.
+type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
 /// A named test.
 #[derive(Clone, Copy)]
 pub struct Test {
     /// Its name, as a sentence.
     pub name: &'static str,
     /// What it does.
-    pub body: fn(Arc<Scenario>) -> Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    pub body: fn(Arc<Scenario>) -> Running,
 }
 
 /// A test of an async function that takes the scenario.

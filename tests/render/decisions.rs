@@ -632,7 +632,7 @@ fn ranks_are_those_of_the_arguments() {
         ),
         Some(8)
     );
-    assert_eq!(ranks("SGLang", "--tp, '4', --pp, '2', --dp, '2'"), Some(16));
+    assert_eq!(ranks("SGLang", "--tp, '4', --pp-size, '2', --dp, '2'"), Some(16));
     assert_eq!(
         ranks("SGLang", "--tensor-parallel-size=4, --dp-size=4, --enable-dp-attention"),
         Some(4)

@@ -15,6 +15,6 @@ fn rendered(manifest: &str) -> String {
 fn each_example_is_rendered_as_its_golden_file_says() {
     insta::glob!("../../examples", "*.yaml", |path| {
         let manifest = std::fs::read_to_string(path).expect("the manifest is read");
-        insta::assert_snapshot!(rendered(&manifest));
+        insta::assert_snapshot!("example", rendered(&manifest));
     });
 }

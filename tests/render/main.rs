@@ -4,4 +4,5 @@ mod decisions;
 mod facts;
 mod golden;
 mod manifest;
+mod matrix;
 mod refusals;

@@ -1,6 +1,10 @@
 //! Manifests as the tests write them, and the parts of a plan that they look at.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::api::core::v1::{Container, Pod, Service};
+use kube::CustomResourceExt;
+use kube::core::cel::{CompiledSchema, Validator, compile_schema};
 use model_deployment::pod::labels::Position;
 use model_deployment::render::{Defaults, Plan, Refusal, render};
 use model_deployment_crds::ModelDeployment;
@@ -8,6 +12,14 @@ use model_deployment_crds::ModelDeployment;
 /// The deployment `chat` in namespace `serving`, serving the model `m` with `engine` from the image `image`.
 /// `spec` is the rest of its spec, as YAML.
 pub fn deployment(engine: &str, spec: &str) -> ModelDeployment {
+    static RULES: LazyLock<CompiledSchema> = LazyLock::new(|| {
+        let definition = ModelDeployment::crd();
+        let schema = definition.spec.versions[0]
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.open_api_v3_schema.as_ref());
+        compile_schema(&serde_json::to_value(schema).expect("a schema is JSON"))
+    });
     let manifest = format!(
         "apiVersion: worker.gpustack.ai/v1alpha1
 kind: ModelDeployment
@@ -20,7 +32,8 @@ spec:
     );
     let deployment: ModelDeployment =
         serde_yaml::from_str(&manifest).unwrap_or_else(|error| panic!("{error}:\n{manifest}"));
-    if let Err(errors) = deployment.validate_cel() {
+    let value = serde_json::to_value(&deployment).expect("a ModelDeployment is JSON");
+    if let Err(errors) = Validator::new().validate_compiled(&RULES, &value, None) {
         panic!("{errors:?}:\n{manifest}");
     }
     deployment

@@ -40,6 +40,8 @@ enum Failed {
     Api(#[from] kube::Error),
     #[error("the certificate could not be made")]
     Issue(#[from] rcgen::Error),
+    #[error("there is no Service that a certificate could be for")]
+    NoService,
 }
 
 impl Failed {
@@ -262,27 +264,26 @@ impl Keeper {
     ) -> Result<Secret, Failed> {
         let owner = match before {
             Some(_) => None,
-            None => self.owner().await,
+            None => Some(self.owner().await?),
         };
         Ok(secret::store(&self.secrets, name, before, data, owner).await?)
     }
 
-    /// The Service that the certificates are for, so that they go when it goes.
-    async fn owner(&self) -> Option<OwnerReference> {
-        match self.services.get_opt(&self.config.service).await {
-            Ok(Some(service)) => Some(OwnerReference {
-                api_version: "v1".to_owned(),
-                kind: "Service".to_owned(),
-                name: service.metadata.name?,
-                uid: service.metadata.uid?,
-                ..OwnerReference::default()
-            }),
-            Ok(None) => None,
-            Err(error) => {
-                tracing::warn!(%error, "the Service cannot be read, so the certificates' Secrets will outlive it");
-                None
-            }
-        }
+    /// The Service that the certificates are for, so that they go when it goes. Without one none is made: what would own it is being
+    /// uninstalled.
+    async fn owner(&self) -> Result<OwnerReference, Failed> {
+        let service = self
+            .services
+            .get_opt(&self.config.service)
+            .await?
+            .ok_or(Failed::NoService)?;
+        Ok(OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Service".to_owned(),
+            name: service.metadata.name.unwrap_or_default(),
+            uid: service.metadata.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        })
     }
 
     /// Has the API server trust what the leaf's Secret says, where it does not yet.

@@ -75,7 +75,15 @@ impl<'a> Applier<'a> {
     /// Works for `object`, with what is remembered of it.
     pub fn new(client: &'a Client, cache: &'a Cache, object: &'a ModelDeployment, memory: &'a Mutex<Memory>) -> Self {
         let namespace = object.namespace().unwrap_or_default();
-        Self { client, cache, object, namespace, memory, stopped: AtomicBool::new(false), outcome: Mutex::default() }
+        Self {
+            client,
+            cache,
+            object,
+            namespace,
+            memory,
+            stopped: AtomicBool::new(false),
+            outcome: Mutex::default(),
+        }
     }
 
     /// Makes the cluster as `wanted` says: objects first, then Pods. Stops handing out calls at the first that is refused.
@@ -84,16 +92,25 @@ impl<'a> Applier<'a> {
         let (deployments, others): (Vec<_>, Vec<_>) =
             wanted.objects.iter().partition(|object| kind(object) == "Deployment");
         for objects in [others, deployments] {
-            stream::iter(objects).for_each_concurrent(AT_ONCE, |object| self.keep(object)).await;
+            stream::iter(objects)
+                .for_each_concurrent(AT_ONCE, |object| self.keep(object))
+                .await;
         }
         let pruned: Vec<_> = live
             .objects
             .iter()
-            .filter(|(key, _)| !wanted.objects.iter().any(|object| kind(object) == key.0 && name(object) == key.1))
+            .filter(|(key, _)| {
+                !wanted
+                    .objects
+                    .iter()
+                    .any(|object| kind(object) == key.0 && name(object) == key.1)
+            })
             .filter(|(_, object)| object.metadata.deletion_timestamp.is_none())
             .filter(|(_, object)| !self.memory.lock().is_deleted(&object.uid().unwrap_or_default()))
             .collect();
-        stream::iter(pruned).for_each_concurrent(AT_ONCE, |(key, object)| self.prune(key, object)).await;
+        stream::iter(pruned)
+            .for_each_concurrent(AT_ONCE, |(key, object)| self.prune(key, object))
+            .await;
         self.pods(wanted, live, sorted, max_unavailable).await;
         self.outcome.into_inner()
     }
@@ -133,14 +150,21 @@ impl<'a> Applier<'a> {
                     self.memory.lock().ready(&pod.name);
                 }
                 let current = pod.ordinal < role.wanted.replicas && pod.revision == role.wanted.revision;
-                let (true, Some(found)) = (current && pod.state != PodState::Terminating, live.pods.get(&pod.name)) else {
+                let (true, Some(found)) = (current && pod.state != PodState::Terminating, live.pods.get(&pod.name))
+                else {
                     continue;
                 };
                 let rendered = role.pod(pod.ordinal, pod.member);
                 let key = pod_key(&pod.name);
                 if !self.is_kept(&key, found.as_ref(), &rendered) {
                     let resource = api.clone();
-                    orders.push(Order { key, resource, rendered, created_for: None, added: false });
+                    orders.push(Order {
+                        key,
+                        resource,
+                        rendered,
+                        created_for: None,
+                        added: false,
+                    });
                 }
             }
             for step in steps(&role.wanted, &pods, max_unavailable) {
@@ -150,12 +174,21 @@ impl<'a> Applier<'a> {
                         let key = pod_key(&role.pod_name(ordinal, member));
                         if let Some((pause, failures)) = self.memory.lock().pause(&key.1) {
                             self.look_again(pause);
-                            let sentence = format!("Pod {} failed {failures} times in a row and is created again after a pause", key.1);
+                            let sentence = format!(
+                                "Pod {} failed {failures} times in a row and is created again after a pause",
+                                key.1
+                            );
                             self.outcome.lock().paused.entry(role.name.clone()).or_insert(sentence);
                             continue;
                         }
                         let (resource, rendered) = (api.clone(), role.pod(ordinal, member));
-                        orders.push(Order { key, resource, rendered, created_for: Some(&role.name), added: false });
+                        orders.push(Order {
+                            key,
+                            resource,
+                            rendered,
+                            created_for: Some(&role.name),
+                            added: false,
+                        });
                     }
                 }
             }
@@ -170,7 +203,9 @@ impl<'a> Applier<'a> {
                 }
             })
             .await;
-        stream::iter(orders).for_each_concurrent(AT_ONCE, |order| self.carry_out(order)).await;
+        stream::iter(orders)
+            .for_each_concurrent(AT_ONCE, |order| self.carry_out(order))
+            .await;
         for pods in self.outcome.lock().created.values_mut() {
             pods.sort_by_key(|name| (name.len(), name.clone()));
         }
@@ -203,15 +238,29 @@ impl<'a> Applier<'a> {
             },
         };
         if found.as_ref().is_some_and(|found| !self.is_ours(found)) {
-            return self.stop(Blocked::Taken { kind: key.0, name: key.1 });
+            return self.stop(Blocked::Taken {
+                kind: key.0,
+                name: key.1,
+            });
         }
         let (resource, rendered, added) = (resource.clone(), rendered.clone(), found.is_none());
-        self.carry_out(Order { key, resource, rendered, created_for: None, added }).await;
+        self.carry_out(Order {
+            key,
+            resource,
+            rendered,
+            created_for: None,
+            added,
+        })
+        .await;
     }
 
     /// Whether an object is controlled by this ModelDeployment, or was before somebody took its owner away.
     fn is_ours(&self, metadata: &ObjectMeta) -> bool {
-        let controlled = metadata.owner_references.iter().flatten().any(|reference| reference.controller == Some(true));
+        let controlled = metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .any(|reference| reference.controller == Some(true));
         match controller(metadata) {
             Some(reference) => Some(&reference.uid) == self.object.meta().uid.as_ref(),
             None => !controlled && drift::claims(metadata, FIELD_MANAGER).is_some(),
@@ -221,11 +270,15 @@ impl<'a> Applier<'a> {
     /// Whether `live` is as `rendered` says.
     fn is_kept<K: Resource + serde::Serialize>(&self, key: &Key, live: &K, rendered: &Value) -> bool {
         let uid = live.meta().uid.clone().unwrap_or_default();
-        let Some(claims) = drift::claims(live.meta(), FIELD_MANAGER) else { return false };
+        let Some(claims) = drift::claims(live.meta(), FIELD_MANAGER) else {
+            return false;
+        };
         if self.memory.lock().is_as_applied(key, &uid, rendered, Some(claims)) {
             return true;
         }
-        let Ok(live) = serde_json::to_value(live) else { return false };
+        let Ok(live) = serde_json::to_value(live) else {
+            return false;
+        };
         let holds = drift::holds(rendered, &live, claims);
         if holds {
             self.memory.lock().applied(key.clone(), uid, rendered, Some(claims));
@@ -237,9 +290,18 @@ impl<'a> Applier<'a> {
         if self.is_stopped() {
             return;
         }
-        let Order { key, resource, rendered, created_for, added } = order;
+        let Order {
+            key,
+            resource,
+            rendered,
+            created_for,
+            added,
+        } = order;
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        match api_of(self, &resource).patch(&key.1, &parameters, &Patch::Apply(&rendered)).await {
+        match api_of(self, &resource)
+            .patch(&key.1, &parameters, &Patch::Apply(&rendered))
+            .await
+        {
             Ok(applied) => {
                 let claims = drift::claims(&applied.metadata, FIELD_MANAGER);
                 let uid = applied.uid().unwrap_or_default();
@@ -260,7 +322,9 @@ impl<'a> Applier<'a> {
     }
 
     async fn prune(&self, key: &Key, object: &DynamicObject) {
-        let Some((resource, _)) = self.cache.objects.iter().find(|(resource, _)| resource.kind == key.0) else { return };
+        let Some((resource, _)) = self.cache.objects.iter().find(|(resource, _)| resource.kind == key.0) else {
+            return;
+        };
         let uid = object.uid().unwrap_or_default();
         if self.delete(&api_of(self, resource), &key.0, &key.1, &uid).await {
             self.outcome.lock().pruned.push(key.clone());
@@ -269,7 +333,10 @@ impl<'a> Applier<'a> {
 
     /// Deletes one object if it still is the one that was seen. False where it was not deleted by us.
     async fn delete(&self, api: &Api<DynamicObject>, kind: &str, name: &str, uid: &str) -> bool {
-        let seen = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let seen = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        };
         let parameters = DeleteParams::background().preconditions(seen);
         match api.delete(name, &parameters).await {
             Ok(_) => {
@@ -318,8 +385,13 @@ fn pod_key(name: &str) -> Key {
     ("Pod".into(), name.into())
 }
 
-fn call(doing: &'static str, (kind, name): &Key, source: kube::Error) -> Blocked {
-    Blocked::Call { doing, kind: kind.clone(), name: name.clone(), source: Box::new(source) }
+fn call(doing: &'static str, (kind, name): &Key, call: kube::Error) -> Blocked {
+    Blocked::Call {
+        doing,
+        kind: kind.clone(),
+        name: name.clone(),
+        call: Box::new(call),
+    }
 }
 
 fn kind(object: &Value) -> &str {
@@ -327,5 +399,8 @@ fn kind(object: &Value) -> &str {
 }
 
 fn name(object: &Value) -> &str {
-    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

@@ -57,6 +57,21 @@ impl Cache {
         self.signals.subscribe()
     }
 
+    /// A cache that a test fills.
+    #[cfg(test)]
+    pub(super) fn new(
+        model_deployments: Store<ModelDeployment>,
+        pods: Store<Pod>,
+        objects: Vec<(ApiResource, Store<DynamicObject>)>,
+    ) -> Self {
+        Self {
+            model_deployments,
+            pods,
+            objects,
+            signals: broadcast::channel(1).0,
+        }
+    }
+
     /// Resolves once every kind was listed.
     pub(super) async fn listed(&self) {
         // A dropped writer means that the process is ending; nobody waits then.
@@ -69,38 +84,57 @@ impl Cache {
 }
 
 /// The cache, and the future that keeps it and `index` current for as long as it is polled.
-pub fn watch(client: Client, index: Arc<Index>, memories: Arc<Memories>) -> (Arc<Cache>, impl Future<Output = ()> + Send) {
+pub fn watch(
+    client: Client,
+    index: Arc<Index>,
+    memories: Arc<Memories>,
+) -> (Arc<Cache>, impl Future<Output = ()> + Send) {
     let (signals, _) = broadcast::channel(SIGNALS);
     let ours = Config::default().labels(&format!("{}={}", labels::MANAGED_BY, labels::OPERATOR));
     let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
 
     let mut writer = Writer::<ModelDeployment>::new(());
     let model_deployments = writer.as_reader();
-    let listeners = Listeners { index, memories, signals: signals.clone(), model_deployments: model_deployments.clone() };
+    let listeners = Listeners {
+        index,
+        memories,
+        signals: signals.clone(),
+        model_deployments: model_deployments.clone(),
+    };
     let told = listeners.clone();
-    watches.push(Box::pin(follow(Api::<ModelDeployment>::all(client.clone()), Config::default(), move |event| {
-        told.index.observe_model_deployment(&event);
-        writer.apply_watcher_event(&event);
-        match &event {
-            Event::Apply(object) => told.signal(ObjectRef::from_obj(object)),
-            Event::Delete(object) => told.memories.forget(&object.uid().unwrap_or_default()),
-            Event::InitDone => told.signal_all(),
-            Event::Init | Event::InitApply(_) => {}
-        }
-    })));
+    watches.push(Box::pin(follow(
+        Api::<ModelDeployment>::all(client.clone()),
+        Config::default(),
+        move |event| {
+            told.index.observe_model_deployment(&event);
+            writer.apply_watcher_event(&event);
+            match &event {
+                Event::Apply(object) => told.signal(ObjectRef::from_obj(object)),
+                Event::Delete(object) => told.memories.forget(&object.uid().unwrap_or_default()),
+                Event::InitDone => told.signal_all(),
+                Event::Init | Event::InitApply(_) => {}
+            }
+        },
+    )));
 
     let mut writer = Writer::<Pod>::new(());
     let pods = writer.as_reader();
     let told = listeners.clone();
-    watches.push(Box::pin(follow(Api::<Pod>::all(client.clone()), ours.clone(), move |event| {
-        told.index.observe_pod(&event);
-        writer.apply_watcher_event(&event);
-        told.child("Pod", &event);
-    })));
+    watches.push(Box::pin(follow(
+        Api::<Pod>::all(client.clone()),
+        ours.clone(),
+        move |event| {
+            told.index.observe_pod(&event);
+            writer.apply_watcher_event(&event);
+            told.child("Pod", &event);
+        },
+    )));
 
     let told = listeners.clone();
     let replica_sets = Api::<PartialObjectMeta<ReplicaSet>>::all(client.clone());
-    watches.push(Box::pin(follow(replica_sets, ours.clone(), move |event| told.index.observe_replica_set(&event))));
+    watches.push(Box::pin(follow(replica_sets, ours.clone(), move |event| {
+        told.index.observe_replica_set(&event)
+    })));
 
     let mut objects = Vec::new();
     for (group, version, kind, plural) in KINDS {
@@ -117,7 +151,12 @@ pub fn watch(client: Client, index: Arc<Index>, memories: Arc<Memories>) -> (Arc
             told.child(kind, &event);
         })));
     }
-    let cache = Arc::new(Cache { model_deployments, pods, objects, signals });
+    let cache = Arc::new(Cache {
+        model_deployments,
+        pods,
+        objects,
+        signals,
+    });
     (cache, async move { drop(join_all(watches).await) })
 }
 
@@ -163,7 +202,9 @@ async fn follow<K>(api: Api<K>, config: Config, mut observe: impl FnMut(Event<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let events = watcher(api, config).modify(|object| drift::keep_claims(object.meta_mut(), FIELD_MANAGER)).default_backoff();
+    let events = watcher(api, config)
+        .modify(|object| drift::keep_claims(object.meta_mut(), FIELD_MANAGER))
+        .default_backoff();
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
         match event {
@@ -178,12 +219,28 @@ pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|reference| {
         reference.controller == Some(true)
             && reference.kind == "ModelDeployment"
-            && reference.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
+            && reference
+                .api_version
+                .split_once('/')
+                .is_some_and(|(group, _)| group == GROUP)
     })
 }
 
+/// The kinds that are applied beside Pods.
+#[cfg(test)]
+pub(super) fn resources() -> Vec<ApiResource> {
+    KINDS
+        .iter()
+        .map(|(group, version, kind, plural)| resource(group, version, kind, plural))
+        .collect()
+}
+
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
-    let api_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
+    let api_version = if group.is_empty() {
+        version.into()
+    } else {
+        format!("{group}/{version}")
+    };
     ApiResource {
         group: group.into(),
         version: version.into(),

@@ -33,9 +33,14 @@ pub fn dereference(cache: &Cache, object: &ModelDeployment) -> Live {
     let pods = cache.pods.state_filter(|pod| controls(&pod.metadata));
     let objects = cache.objects.iter().flat_map(|(resource, store)| {
         let found = store.state_filter(|child| controls(&child.metadata));
-        found.into_iter().map(|child| ((resource.kind.clone(), child.name_any()), child))
+        found
+            .into_iter()
+            .map(|child| ((resource.kind.clone(), child.name_any()), child))
     });
-    Live { pods: pods.into_iter().map(|pod| (pod.name_any(), pod)).collect(), objects: objects.collect() }
+    Live {
+        pods: pods.into_iter().map(|pod| (pod.name_any(), pod)).collect(),
+        objects: objects.collect(),
+    }
 }
 
 /// The live Pods of each role of `object`, and the names and UIDs of those whose name is none of its own.
@@ -48,7 +53,10 @@ pub struct Sorted {
 
 /// Sorts live Pods by role.
 pub fn sort(object: &ModelDeployment, live: &Live, memory: &Memory) -> Sorted {
-    let mut sorted = Sorted { roles: BTreeMap::new(), unknown: Vec::new() };
+    let mut sorted = Sorted {
+        roles: BTreeMap::new(),
+        unknown: Vec::new(),
+    };
     let name = object.name_any();
     for pod in live.pods.values() {
         let labelled = pod.labels().get(labels::COMPONENT).map(String::as_str);
@@ -86,5 +94,7 @@ fn state(pod: &Pod, uid: &str, memory: &Memory) -> PodState {
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -27,7 +27,9 @@ pub fn keep_claims(metadata: &mut ObjectMeta, manager: &str) {
 /// Whether `live` holds what `rendered` says and `claims` is exactly that: for an object that this process has not applied itself.
 /// A value that the API server spells differently (a quantity) makes this false; applying it once more is then harmless.
 pub fn holds(rendered: &Value, live: &Value, claims: &Value) -> bool {
-    let Value::Object(rendered) = rendered else { return false };
+    let Value::Object(rendered) = rendered else {
+        return false;
+    };
     let owned: Map<_, _> = rendered
         .iter()
         .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind"))
@@ -55,16 +57,20 @@ fn member_holds(rendered: &Value, live: &Value, claims: &Value) -> bool {
             let claimed = claims.keys().filter_map(|key| key.strip_prefix("f:"));
             let stale = claimed.into_iter().any(|name| !members.contains_key(name));
             !stale
-                && members.iter().all(|(name, value)| match (claims.get(&format!("f:{name}")), live.get(name)) {
-                    (Some(claims), Some(live)) => member_holds(value, live, claims),
-                    _ => false,
-                })
+                && members.iter().all(
+                    |(name, value)| match (claims.get(&format!("f:{name}")), live.get(name)) {
+                        (Some(claims), Some(live)) => member_holds(value, live, claims),
+                        _ => false,
+                    },
+                )
         }
         Value::Array(items) => {
             let Some(live) = live.as_array() else { return false };
             let claimed = claims.iter().filter(|(key, _)| *key != ".");
             claimed.clone().count() == items.len()
-                && claimed.into_iter().all(|(key, claims)| item_holds(items, live, key, claims))
+                && claimed
+                    .into_iter()
+                    .all(|(key, claims)| item_holds(items, live, key, claims))
         }
         _ => false,
     }
@@ -73,13 +79,19 @@ fn member_holds(rendered: &Value, live: &Value, claims: &Value) -> bool {
 /// One claimed item of a list: `k:{"name":"main"}` by its keys, `v:"x"` by its value.
 fn item_holds(items: &[Value], live: &[Value], key: &str, claims: &Value) -> bool {
     let (kind, json) = key.split_at(2.min(key.len()));
-    let Ok(key) = serde_json::from_str::<Value>(json) else { return false };
+    let Ok(key) = serde_json::from_str::<Value>(json) else {
+        return false;
+    };
     match (kind, &key) {
         ("v:", value) => items.contains(value) && live.contains(value),
         ("k:", Value::Object(keys)) => {
             // A key that was not rendered is one that the API server defaulted, such as a port's protocol.
-            let rendered = items.iter().find(|item| keys.iter().all(|(k, v)| item.get(k).is_none_or(|have| have == v)));
-            let live = live.iter().find(|item| keys.iter().all(|(k, v)| item.get(k) == Some(v)));
+            let rendered = items
+                .iter()
+                .find(|item| keys.iter().all(|(k, v)| item.get(k).is_none_or(|have| have == v)));
+            let live = live
+                .iter()
+                .find(|item| keys.iter().all(|(k, v)| item.get(k) == Some(v)));
             match (rendered, live) {
                 (Some(rendered), Some(live)) => keyed_holds(rendered, live, claims, keys),
                 _ => false,
@@ -105,9 +117,9 @@ fn keyed_holds(rendered: &Value, live: &Value, claims: &Value, keys: &Map<String
 /// Whether all that `rendered` says is in `live`.
 fn alike(rendered: &Value, live: &Value) -> bool {
     match (rendered, live) {
-        (Value::Object(rendered), Value::Object(live)) => {
-            rendered.iter().all(|(name, value)| live.get(name).is_some_and(|live| alike(value, live)))
-        }
+        (Value::Object(rendered), Value::Object(live)) => rendered
+            .iter()
+            .all(|(name, value)| live.get(name).is_some_and(|live| alike(value, live))),
         (Value::Array(rendered), Value::Array(live)) => {
             rendered.len() == live.len() && rendered.iter().zip(live).all(|(rendered, live)| alike(rendered, live))
         }

@@ -30,37 +30,56 @@ pub struct Happening {
 impl Happening {
     /// Something in the ordinary course.
     pub fn normal(reason: &'static str, action: &'static str, note: impl Into<String>) -> Self {
-        Self { warning: false, reason, action, note: note.into() }
+        Self {
+            warning: false,
+            reason,
+            action,
+            note: note.into(),
+        }
     }
 
     /// Something that somebody should look at.
     pub fn warning(reason: &'static str, action: &'static str, note: impl Into<String>) -> Self {
-        Self { warning: true, reason, action, note: note.into() }
+        Self {
+            warning: true,
+            reason,
+            action,
+            note: note.into(),
+        }
     }
 }
 
 /// What one pass did to Pods, as few Events: one a role for those created, one a role and cause for those deleted.
-pub fn of_pods(created: &BTreeMap<String, Vec<String>>, deleted: &BTreeMap<(String, Why), Vec<String>>) -> Vec<Happening> {
-    let created = created
-        .iter()
-        .map(|(role, pods)| Happening::normal("PodCreated", "Create", format!("created {} of role {role}", list(pods))));
+pub fn of_pods(
+    created: &BTreeMap<String, Vec<String>>,
+    deleted: &BTreeMap<(String, Why), Vec<String>>,
+) -> Vec<Happening> {
+    let created = created.iter().map(|(role, pods)| {
+        Happening::normal("PodCreated", "Create", format!("created {} of role {role}", list(pods)))
+    });
     let deleted = deleted.iter().map(|((role, why), pods)| {
         let pods = list(pods);
         match why {
-            Why::ScaledDown => {
-                Happening::normal("PodDeleted", "ScaleDown", format!("deleted {pods} of role {role}: scaled down"))
-            }
-            Why::Outdated => {
-                Happening::normal("PodReplaced", "Rollout", format!("replacing {pods} of role {role}: the spec changed"))
-            }
+            Why::ScaledDown => Happening::normal(
+                "PodDeleted",
+                "ScaleDown",
+                format!("deleted {pods} of role {role}: scaled down"),
+            ),
+            Why::Outdated => Happening::normal(
+                "PodReplaced",
+                "Rollout",
+                format!("replacing {pods} of role {role}: the spec changed"),
+            ),
             Why::Finished => Happening::warning(
                 "PodReplaced",
                 "Replace",
                 format!("replacing {pods} of role {role}: it failed, was evicted or ended"),
             ),
-            Why::Unknown => {
-                Happening::warning("PodDeleted", "Prune", format!("deleted {pods}: no Pod of this ModelDeployment has that name"))
-            }
+            Why::Unknown => Happening::warning(
+                "PodDeleted",
+                "Prune",
+                format!("deleted {pods}: no Pod of this ModelDeployment has that name"),
+            ),
         }
     });
     created.chain(deleted).collect()
@@ -79,12 +98,19 @@ pub fn list(names: &[String]) -> String {
 /// Publishes what happened. An Event that cannot be written is logged: it must not stop the work that it speaks of.
 pub async fn publish(client: &Client, instance: &str, object: &ModelDeployment, happenings: Vec<Happening>) {
     // One recorder a pass: its cache would fold two Events with different notes into the first one's.
-    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: Some(instance.into()) };
+    let reporter = Reporter {
+        controller: FIELD_MANAGER.into(),
+        instance: Some(instance.into()),
+    };
     let recorder = Recorder::new(client.clone(), reporter);
     let reference = object.object_ref(&());
     for happening in happenings {
         let event = Event {
-            type_: if happening.warning { EventType::Warning } else { EventType::Normal },
+            type_: if happening.warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
             reason: happening.reason.into(),
             note: Some(cut(happening.note)),
             action: happening.action.into(),
@@ -131,7 +157,10 @@ mod tests {
     fn few_pods_are_all_named() {
         assert_eq!(list(&names(1)), "Pod chat-server-0");
         assert_eq!(list(&names(3)), "3 Pods chat-server-0, chat-server-1, chat-server-2");
-        assert_eq!(list(&names(4)), "4 Pods chat-server-0, chat-server-1, chat-server-2, chat-server-3");
+        assert_eq!(
+            list(&names(4)),
+            "4 Pods chat-server-0, chat-server-1, chat-server-2, chat-server-3"
+        );
     }
 
     #[test]

@@ -49,10 +49,14 @@ impl Memories {
     /// Takes in that a watch saw an object go.
     pub fn observe<K: Resource>(&self, kind: &str, event: &Event<K>) {
         let Event::Delete(object) = event else { return };
-        let Some(owner) = super::cache::controller(object.meta()) else { return };
+        let Some(owner) = super::cache::controller(object.meta()) else {
+            return;
+        };
         let memory = self.by_uid.lock().get(&owner.uid).cloned();
         if let Some(memory) = memory {
-            memory.lock().gone(kind, &object.name_any(), object.uid().as_deref().unwrap_or_default());
+            memory
+                .lock()
+                .gone(kind, &object.name_any(), object.uid().as_deref().unwrap_or_default());
         }
     }
 }
@@ -86,7 +90,13 @@ impl Memory {
     /// Remembers the outcome of an apply.
     pub fn applied(&mut self, key: Key, uid: String, rendered: &Value, claims: Option<&Value>) {
         let (rendered, claims, at) = (hash(rendered), hash(claims), Instant::now());
-        let applied = Applied { uid, rendered, claims, at, gone: false };
+        let applied = Applied {
+            uid,
+            rendered,
+            claims,
+            at,
+            gone: false,
+        };
         self.applied.insert(key, applied);
     }
 
@@ -129,7 +139,10 @@ impl Memory {
 
     /// Takes in that a Pod of that name failed: the first successor follows at once, each further one after twice the pause.
     pub fn failed(&mut self, pod: &str) {
-        let failures = self.failures.entry(pod.to_owned()).or_insert(Failures { count: 0, not_before: Instant::now() });
+        let failures = self.failures.entry(pod.to_owned()).or_insert(Failures {
+            count: 0,
+            not_before: Instant::now(),
+        });
         let pause = match failures.count {
             0 => Duration::ZERO,
             count => Duration::from_secs(1 << count.min(16)).min(LONGEST_PAUSE),
@@ -146,7 +159,10 @@ impl Memory {
     /// How long a Pod of that name is not to be created yet, and how many of them failed in a row.
     pub fn pause(&self, pod: &str) -> Option<(Duration, u32)> {
         let failures = self.failures.get(pod)?;
-        let pause = failures.not_before.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero())?;
+        let pause = failures
+            .not_before
+            .checked_duration_since(Instant::now())
+            .filter(|pause| !pause.is_zero())?;
         Some((pause, failures.count))
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Blocked {
     /// The API server said no, or could not be reached.
-    #[error("cannot {doing} {kind} {name}: {}", sentence(source))]
+    #[error("cannot {doing} {kind} {name}: {}", sentence(call))]
     Call {
         /// `apply`, `delete` or `read`.
         doing: &'static str,
@@ -15,9 +15,8 @@ pub enum Blocked {
         kind: String,
         /// Its name.
         name: String,
-        /// What was answered.
-        #[source]
-        source: Box<kube::Error>,
+        /// What was answered. Not a source: its sentence is part of this one.
+        call: Box<kube::Error>,
     },
     /// Somebody else's object has the name.
     #[error(
@@ -34,10 +33,14 @@ pub enum Blocked {
 impl Blocked {
     /// The reason of the condition.
     pub fn reason(&self) -> &'static str {
-        let Self::Call { source, .. } = self else { return "NameTaken" };
-        match source.as_ref() {
+        let Self::Call { call, .. } = self else {
+            return "NameTaken";
+        };
+        match call.as_ref() {
             kube::Error::Api(status) if is_terminating(status) => "NamespaceTerminating",
-            kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => "QuotaExceeded",
+            kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => {
+                "QuotaExceeded"
+            }
             kube::Error::Api(status) if status.code == 403 => "Forbidden",
             kube::Error::Api(status) if status.code == 422 || status.code == 400 => "ObjectRefused",
             _ => "ApiUnavailable",
@@ -56,7 +59,7 @@ fn is_terminating(status: &Status) -> bool {
 }
 
 /// The API server's own sentence, or what happened to the call.
-fn sentence(error: &kube::Error) -> String {
+pub fn sentence(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),

@@ -33,10 +33,18 @@ pub fn seen(
     let name = object.name_any();
     let roles = object.spec.roles.iter().map(|role| {
         let wanted = match wanted {
-            Ok(wanted) => wanted.roles.iter().find(|wanted| wanted.name == role.name).map(|role| role.wanted.clone()),
+            Ok(wanted) => wanted
+                .roles
+                .iter()
+                .find(|wanted| wanted.name == role.name)
+                .map(|role| role.wanted.clone()),
             Err(_) => None,
         }
-        .unwrap_or_else(|| WantedRole { replicas: unsigned(role.replicas), size: unsigned(role.size), revision: None });
+        .unwrap_or_else(|| WantedRole {
+            replicas: unsigned(role.replicas),
+            size: unsigned(role.size),
+            revision: None,
+        });
         let pods = sorted.roles.get(&role.name).map_or(&[][..], Vec::as_slice);
         SeenRole {
             name: role.name.clone(),
@@ -66,11 +74,17 @@ pub fn seen(
             desired: router.replicas,
             ready: ready(ROUTER),
             coordinator: router.coordinator.is_some().then(|| ready(COORDINATOR)),
-            endpoint: format!("http://{name}-router.{}.svc:{ROUTER_PORT}", object.namespace().unwrap_or_default()),
+            endpoint: format!(
+                "http://{name}-router.{}.svc:{ROUTER_PORT}",
+                object.namespace().unwrap_or_default()
+            ),
             metrics_port: i32::from(ROUTER_METRICS_PORT),
         }),
         endpoint: wanted.as_ref().ok().map(|wanted| wanted.endpoint.clone()),
-        blocked: outcome.blocked.as_ref().map(|blocked| (blocked.reason(), blocked.to_string())),
+        blocked: outcome
+            .blocked
+            .as_ref()
+            .map(|blocked| (blocked.reason(), blocked.to_string())),
     }
 }
 
@@ -90,7 +104,11 @@ pub fn happenings(
     let mut happenings = of_pods(&outcome.created, &outcome.deleted);
     let router = ("Deployment".to_owned(), format!("{}-{ROUTER}", object.name_any()));
     if outcome.added.contains(&router) {
-        happenings.push(Happening::normal("RouterCreated", "Create", format!("created router {}", router.1)));
+        happenings.push(Happening::normal(
+            "RouterCreated",
+            "Create",
+            format!("created router {}", router.1),
+        ));
     }
     if outcome.pruned.contains(&router) {
         let note = format!("removed router {} and everything that was made for it", router.1);
@@ -98,7 +116,11 @@ pub fn happenings(
     }
     let message = |type_: &str, status: Option<&ModelDeploymentStatus>| {
         let condition = status?.conditions.iter().find(|condition| condition.type_ == type_)?;
-        Some((condition.reason.clone(), condition.message.clone(), condition.observed_generation))
+        Some((
+            condition.reason.clone(),
+            condition.message.clone(),
+            condition.observed_generation,
+        ))
     };
     let accepted = message("SpecAccepted", Some(status));
     if accepted != message("SpecAccepted", previous)
@@ -110,16 +132,25 @@ pub fn happenings(
     let rolling = was_rolling(Some(status));
     match (was_rolling(previous), rolling) {
         (false, true) => {
-            happenings.insert(0, Happening::normal("RolloutStarted", "Rollout", "replacing Pods of another revision"));
+            happenings.insert(
+                0,
+                Happening::normal("RolloutStarted", "Rollout", "replacing Pods of another revision"),
+            );
         }
         (true, false) if reason(Some(status), "RolesReady") == Some("AllReplicasReady") => {
-            happenings.push(Happening::normal("RolloutFinished", "Rollout", "every replica is of the new revision and ready"));
+            happenings.push(Happening::normal(
+                "RolloutFinished",
+                "Rollout",
+                "every replica is of the new revision and ready",
+            ));
         }
         _ => {}
     }
     if let Some((reason, sentence, _)) = progress {
         let before = message("Progressing", previous);
-        let known = before.as_ref().is_some_and(|(before, message, _)| *before == reason && *message == sentence);
+        let known = before
+            .as_ref()
+            .is_some_and(|(before, message, _)| *before == reason && *message == sentence);
         let again = before.is_some_and(|(before, ..)| before == reason);
         match reason.as_str() {
             // Their sentences change with every restart of a container.
@@ -160,7 +191,14 @@ pub async fn write(
         "metadata": { "name": object.name_any(), "uid": object.uid() },
         "status": status,
     });
-    match api.patch_status(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&applied)).await {
+    match api
+        .patch_status(
+            &object.name_any(),
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(&applied),
+        )
+        .await
+    {
         Ok(written) => {
             memory.lock().status = version(&written).map(|version| (status.clone(), version));
             Ok(())
@@ -187,7 +225,9 @@ fn unsigned(count: i32) -> u32 {
 
 /// When a Pod that is awaited will have been awaited for too long, in seconds from `now`; the earliest of all.
 pub fn next_deadline<'a>(pods: impl IntoIterator<Item = &'a Pod>, now: Timestamp) -> Option<std::time::Duration> {
-    let deadlines = pods.into_iter().filter_map(|pod| super::trouble::deadline(pod));
-    let left = deadlines.filter(|deadline| *deadline > now).map(|deadline| deadline.duration_since(now));
+    let deadlines = pods.into_iter().filter_map(super::trouble::deadline);
+    let left = deadlines
+        .filter(|deadline| *deadline > now)
+        .map(|deadline| deadline.duration_since(now));
     left.min().and_then(|left| left.try_into().ok())
 }

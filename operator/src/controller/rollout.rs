@@ -134,12 +134,19 @@ impl Replica<'_> {
     }
 
     fn delete_all(&self, why: Why) -> impl Iterator<Item = Step> {
-        self.pods.iter().filter(|pod| pod.state != PodState::Terminating).map(move |pod| delete(pod, why))
+        self.pods
+            .iter()
+            .filter(|pod| pod.state != PodState::Terminating)
+            .map(move |pod| delete(pod, why))
     }
 }
 
 fn delete(pod: &LivePod, why: Why) -> Step {
-    Step::Delete { name: pod.name.clone(), uid: pod.uid.clone(), why }
+    Step::Delete {
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        why,
+    }
 }
 
 /// The next steps of one role, given its live Pods. Deletions come first, highest ordinals first.
@@ -172,7 +179,10 @@ pub fn steps(wanted: &WantedRole, live: &[LivePod], max_unavailable: u32) -> Vec
         steps.extend(finished.map(|pod| delete(pod, Why::Finished)));
         // A replica is created whole: not while a Pod of its former self lingers.
         if replica.pods.iter().all(|pod| pod.state != PodState::Terminating) {
-            created.extend(replica.missing().map(|member| Step::Create { ordinal: *ordinal, member }));
+            created.extend(replica.missing().map(|member| Step::Create {
+                ordinal: *ordinal,
+                member,
+            }));
         }
     }
     let budget = max_unavailable.saturating_sub(unavailable);
@@ -187,7 +197,10 @@ pub fn steps(wanted: &WantedRole, live: &[LivePod], max_unavailable: u32) -> Vec
 /// Counts the replicas of one role.
 pub fn count(wanted: &WantedRole, live: &[LivePod]) -> Counts {
     let (replicas, surplus) = split(wanted, live);
-    let mut counts = Counts { surplus: surplus.len().try_into().unwrap_or(u32::MAX), ..Counts::default() };
+    let mut counts = Counts {
+        surplus: surplus.len().try_into().unwrap_or(u32::MAX),
+        ..Counts::default()
+    };
     for replica in replicas.values() {
         counts.ready += u32::from(replica.is_ready());
         counts.updated += u32::from(replica.is_updated());
@@ -201,8 +214,17 @@ fn split<'a>(wanted: &'a WantedRole, live: &'a [LivePod]) -> (BTreeMap<u32, Repl
     let mut pods: Vec<_> = live.iter().collect();
     pods.sort_by_key(|pod| (pod.ordinal, pod.member));
     let (kept, surplus): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.ordinal < wanted.replicas);
-    let mut replicas: BTreeMap<_, _> =
-        (0..wanted.replicas).map(|ordinal| (ordinal, Replica { pods: Vec::new(), wanted })).collect();
+    let mut replicas: BTreeMap<_, _> = (0..wanted.replicas)
+        .map(|ordinal| {
+            (
+                ordinal,
+                Replica {
+                    pods: Vec::new(),
+                    wanted,
+                },
+            )
+        })
+        .collect();
     for pod in kept {
         if let Some(replica) = replicas.get_mut(&pod.ordinal) {
             replica.pods.push(pod);

@@ -115,7 +115,13 @@ pub fn status(seen: &Seen, previous: Option<&ModelDeploymentStatus>, now: &Time)
         None if seen.refused.is_some() => previous.and_then(|previous| previous.endpoint.clone()),
         None => seen.endpoint.clone(),
     };
-    let conditions = [available(seen), progressing(seen, previous), router_ready(seen), roles_ready(seen), accepted(seen)];
+    let conditions = [
+        available(seen),
+        progressing(seen, previous),
+        router_ready(seen),
+        roles_ready(seen),
+        accepted(seen),
+    ];
     ModelDeploymentStatus {
         observed_generation: seen.generation,
         phase: Some(phase(seen)),
@@ -140,7 +146,9 @@ pub fn status(seen: &Seen, previous: Option<&ModelDeploymentStatus>, now: &Time)
             endpoint: router.endpoint.clone(),
             metrics_port: router.metrics_port,
         }),
-        conditions: conditions.map(|judged| judged.condition(seen.generation, previous, now)).into(),
+        conditions: conditions
+            .map(|judged| judged.condition(seen.generation, previous, now))
+            .into(),
     }
 }
 
@@ -159,7 +167,11 @@ fn phase(seen: &Seen) -> Phase {
 /// Ready instances by kind, such as `1R2S` or `1R3P4D`; a kind that the spec has and that has none ready shows 0.
 fn summary(seen: &Seen) -> String {
     let router = seen.router.as_ref().map(|router| format!("{}R", router.ready));
-    let kinds = [(RoleKind::Server, 'S'), (RoleKind::Prefill, 'P'), (RoleKind::Decode, 'D')];
+    let kinds = [
+        (RoleKind::Server, 'S'),
+        (RoleKind::Prefill, 'P'),
+        (RoleKind::Decode, 'D'),
+    ];
     let roles = kinds.into_iter().filter_map(|(kind, letter)| {
         let mut roles = seen.roles.iter().filter(|role| role.kind == kind).peekable();
         roles.peek()?;
@@ -180,7 +192,9 @@ impl Judged {
     fn condition(self, generation: Option<i64>, previous: Option<&ModelDeploymentStatus>, now: &Time) -> Condition {
         let status = if self.status { "True" } else { "False" };
         let before = previous.and_then(|previous| previous.conditions.iter().find(|before| before.type_ == self.type_));
-        let since = before.filter(|before| before.status == status).map(|before| before.last_transition_time.clone());
+        let since = before
+            .filter(|before| before.status == status)
+            .map(|before| before.last_transition_time.clone());
         Condition {
             type_: self.type_.into(),
             status: status.into(),
@@ -193,7 +207,12 @@ impl Judged {
 }
 
 fn judged(type_: &'static str, status: bool, reason: &'static str, message: impl Into<String>) -> Judged {
-    Judged { type_, status, reason, message: message.into() }
+    Judged {
+        type_,
+        status,
+        reason,
+        message: message.into(),
+    }
 }
 
 /// Whether requests can be answered: every role that wants replicas has a ready one, and so has the router.
@@ -207,7 +226,11 @@ fn available(seen: &Seen) -> Judged {
         return judged(false, "NoReplicas", "every role is scaled to zero".into());
     }
     if let Some(role) = wanting.iter().find(|role| role.counts.ready == 0) {
-        return judged(false, "NoReadyReplicas", format!("role {} has no ready replica", role.name));
+        return judged(
+            false,
+            "NoReadyReplicas",
+            format!("role {} has no ready replica", role.name),
+        );
     }
     if !seen.router_ready() {
         return judged(false, "RouterNotReady", "the router has no ready Pod".into());
@@ -222,7 +245,11 @@ fn progressing(seen: &Seen, previous: Option<&ModelDeploymentStatus>) -> Judged 
         return judged(true, "Deleting", "Pods and other objects are being removed".into());
     }
     if seen.refused.is_some() {
-        return judged(false, "SpecRefused", "the spec is not accepted; running Pods are left as they are".into());
+        return judged(
+            false,
+            "SpecRefused",
+            "the spec is not accepted; running Pods are left as they are".into(),
+        );
     }
     if let Some((reason, message)) = &seen.blocked {
         return judged(false, reason, message.clone());
@@ -230,18 +257,27 @@ fn progressing(seen: &Seen, previous: Option<&ModelDeploymentStatus>) -> Judged 
     let ready: u32 = seen.roles.iter().map(|role| role.counts.ready).sum();
     let updated: u32 = seen.roles.iter().map(|role| role.counts.updated).sum();
     let desired: u32 = seen.roles.iter().map(|role| role.desired).sum();
-    let trouble = seen.roles.iter().find_map(|role| role.trouble.as_ref().map(|trouble| (&role.name, trouble)));
+    let trouble = seen
+        .roles
+        .iter()
+        .find_map(|role| role.trouble.as_ref().map(|trouble| (&role.name, trouble)));
     match (seen.is_rolling(previous), trouble) {
-        (true, Some((role, trouble))) => {
-            judged(false, "RolloutStalled", format!("the rollout of role {role} has stopped: {trouble}"))
-        }
-        (true, None) => {
-            judged(true, "RolloutInProgress", format!("{updated} of {desired} replicas are of the new revision"))
-        }
+        (true, Some((role, trouble))) => judged(
+            false,
+            "RolloutStalled",
+            format!("the rollout of role {role} has stopped: {trouble}"),
+        ),
+        (true, None) => judged(
+            true,
+            "RolloutInProgress",
+            format!("{updated} of {desired} replicas are of the new revision"),
+        ),
         (false, Some((role, trouble))) => judged(false, "ReplicasFailing", format!("role {role}: {trouble}")),
-        (false, None) if !seen.roles_ready() => {
-            judged(true, "ReplicasStarting", format!("{ready} of {desired} replicas are ready"))
-        }
+        (false, None) if !seen.roles_ready() => judged(
+            true,
+            "ReplicasStarting",
+            format!("{ready} of {desired} replicas are ready"),
+        ),
         (false, None) if seen.roles.iter().any(|role| role.counts.surplus > 0) => {
             judged(true, "ScalingDown", "Pods beyond the wanted replicas are ending".into())
         }
@@ -259,7 +295,11 @@ fn router_ready(seen: &Seen) -> Judged {
         Some(router) if !router.is_ready() => {
             judged(false, "CoordinatorNotReady", "the coordinator has no ready Pod".into())
         }
-        Some(router) => judged(true, "Ready", format!("{} of {} router Pods are ready", router.ready, router.desired)),
+        Some(router) => judged(
+            true,
+            "Ready",
+            format!("{} of {} router Pods are ready", router.ready, router.desired),
+        ),
     }
 }
 
@@ -269,7 +309,12 @@ fn roles_ready(seen: &Seen) -> Judged {
         .roles
         .iter()
         .filter(|role| !role.is_ready())
-        .map(|role| format!("{} has {} of {} replicas ready", role.name, role.counts.ready, role.desired))
+        .map(|role| {
+            format!(
+                "{} has {} of {} replicas ready",
+                role.name, role.counts.ready, role.desired
+            )
+        })
         .collect();
     if lacking.is_empty() {
         judged(true, "AllReplicasReady", "every replica of every role is ready".into())

@@ -23,11 +23,17 @@ const HOPELESS: [&str; 8] = [
 pub fn trouble(pod: &Pod, now: Timestamp) -> Option<String> {
     let status = pod.status.as_ref()?;
     let name = pod.name_any();
-    let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    let waiting = containers.filter_map(|container| container.state.as_ref()?.waiting.as_ref()).find_map(|waiting| {
-        let reason = waiting.reason.as_deref().filter(|reason| HOPELESS.contains(reason))?;
-        Some(sentence(&name, reason, waiting.message.as_deref()))
-    });
+    let containers = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .chain(status.container_statuses.iter().flatten());
+    let waiting = containers
+        .filter_map(|container| container.state.as_ref()?.waiting.as_ref())
+        .find_map(|waiting| {
+            let reason = waiting.reason.as_deref().filter(|reason| HOPELESS.contains(reason))?;
+            Some(sentence(&name, reason, waiting.message.as_deref()))
+        });
     let overdue = || deadline(pod).is_some_and(|deadline| deadline <= now);
     waiting.or_else(|| overdue().then(|| sentence(&name, "NotReady", Some("not ready after 30 minutes"))))
 }

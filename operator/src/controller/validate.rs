@@ -53,7 +53,11 @@ pub fn validate(object: &ModelDeployment, defaults: &Defaults) -> Result<Wanted,
             .into_iter()
             .map(|plan| Role {
                 name: plan.name.clone(),
-                wanted: WantedRole { replicas: plan.replicas, size: plan.size, revision: Some(plan.revision.clone()) },
+                wanted: WantedRole {
+                    replicas: plan.replicas,
+                    size: plan.size,
+                    revision: Some(plan.revision.clone()),
+                },
                 plan,
             })
             .collect(),
@@ -62,9 +66,19 @@ pub fn validate(object: &ModelDeployment, defaults: &Defaults) -> Result<Wanted,
 
 fn objects(plan: &Plan) -> Vec<Value> {
     let services = plan.services.iter().cloned().map(Object::from);
-    let replicas = plan.roles.iter().flat_map(|role| (0..role.replicas).filter_map(|ordinal| role.replica_service(ordinal)));
-    let routers = [&plan.router, &plan.coordinator].into_iter().flatten().flat_map(|router| router.objects());
-    services.chain(replicas.map(Object::from)).chain(routers).map(|object| applied(&object)).collect()
+    let replicas = plan
+        .roles
+        .iter()
+        .flat_map(|role| (0..role.replicas).filter_map(|ordinal| role.replica_service(ordinal)));
+    let routers = [&plan.router, &plan.coordinator]
+        .into_iter()
+        .flatten()
+        .flat_map(|router| router.objects());
+    services
+        .chain(replicas.map(Object::from))
+        .chain(routers)
+        .map(|object| applied(&object))
+        .collect()
 }
 
 /// The object in the form that is applied: without a status, which is not ours to write.

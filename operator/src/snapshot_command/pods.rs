@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use model_deployment::index::{Deployment, IndexedPod, Phase};
+use model_deployment::index::{Deployment, IndexedPod, Phase, expected};
 use model_deployment::pod::Facts;
 use model_deployment::pod::labels::Position;
 use model_deployment::render::Plan;
@@ -61,7 +61,7 @@ pub(super) fn deployment<'a>(
             .unwrap_or_else(|| "default".to_owned()),
         name,
         uid: manifest.metadata.uid.clone().unwrap_or_default(),
-        expected: plan.expected(),
+        expected: expected(&manifest.spec),
         pods,
     })
 }

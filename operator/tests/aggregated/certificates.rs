@@ -80,6 +80,18 @@ fn text(value: &Value) -> String {
     String::from_utf8(bytes).unwrap().replace("\r\n", "\n")
 }
 
+/// An API server that has the operator's Service.
+fn installed() -> Api {
+    let api = Api::new();
+    service(&api);
+    api
+}
+
+fn service(api: &Api) {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"uid": "service-uid"}});
+    api.put(SERVICE, service);
+}
+
 fn api_service(api: &Api) {
     api.put(
         API_SERVICE,
@@ -119,12 +131,8 @@ fn damage(api: &Api, path: &str, member: &str, value: &str) {
 
 #[tokio::test]
 async fn the_first_replica_makes_both_before_anyone_leads() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
-    api.put(
-        SERVICE,
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"uid": "service-uid"}}),
-    );
     let replica = Replica::start(&api, false);
     api.until("both Secrets are made", |api| {
         api.get(LEAF).is_some() && api.get(AUTHORITY).is_some()
@@ -147,9 +155,26 @@ async fn the_first_replica_makes_both_before_anyone_leads() {
     assert_eq!(bundle(&api), text(&authority["data"]["tls.crt"]));
 }
 
+/// While it is uninstalled, the Service goes before the operator: a Secret made then would have no owner and stay.
+#[tokio::test]
+async fn without_its_service_no_secret_is_made() {
+    let api = Api::new();
+    let _replica = Replica::start(&api, true);
+    api.until("it was looked for", |api| {
+        api.asked().iter().any(|asked| asked.path == SERVICE)
+    })
+    .await;
+    assert_eq!((api.get(LEAF), api.get(AUTHORITY)), (None, None));
+    service(&api);
+    api.until("both Secrets are made", |api| {
+        api.get(LEAF).is_some() && api.get(AUTHORITY).is_some()
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn replicas_that_start_together_serve_one_leaf() {
-    let api = Api::new();
+    let api = installed();
     let replicas: Vec<_> = (0..3).map(|_| Replica::start(&api, false)).collect();
     api.until("the leaf is made", |api| api.get(LEAF).is_some()).await;
     let leaf = api.get(LEAF).unwrap();
@@ -163,7 +188,7 @@ async fn replicas_that_start_together_serve_one_leaf() {
 /// kubevirt/kubevirt#18936: a Secret was renewed, and Pods served the old leaf until it expired.
 #[tokio::test]
 async fn a_damaged_leaf_is_issued_anew_and_every_replica_takes_it() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let (leader, other) = (Replica::start(&api, true), Replica::start(&api, false));
     published(&api).await;
@@ -193,7 +218,7 @@ async fn a_damaged_leaf_is_issued_anew_and_every_replica_takes_it() {
 
 #[tokio::test]
 async fn the_last_good_leaf_is_served_while_nobody_repairs() {
-    let api = Api::new();
+    let api = installed();
     let replica = Replica::start(&api, false);
     api.until("the leaf is made", |api| api.get(LEAF).is_some()).await;
     let good = api.get(LEAF).unwrap();
@@ -224,7 +249,7 @@ async fn the_last_good_leaf_is_served_while_nobody_repairs() {
 
 #[tokio::test]
 async fn a_lost_authority_is_replaced_beside_the_old_one() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let replica = Replica::start(&api, true);
     published(&api).await;
@@ -243,7 +268,7 @@ async fn a_lost_authority_is_replaced_beside_the_old_one() {
 
 #[tokio::test]
 async fn drift_of_the_bundle_is_put_right_and_nothing_else_is_touched() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let _replica = Replica::start(&api, true);
     published(&api).await;
@@ -274,7 +299,7 @@ async fn drift_of_the_bundle_is_put_right_and_nothing_else_is_touched() {
 /// A server-side apply creates what is not there; an APIService that was deleted must stay deleted.
 #[tokio::test]
 async fn an_absent_api_service_is_never_created() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let replica = Replica::start(&api, false);
     api.until("the leaf is made", |api| api.get(LEAF).is_some()).await;
@@ -301,7 +326,7 @@ async fn an_absent_api_service_is_never_created() {
 /// kedacore/keda#6551, #5542: a conflict on the APIService stopped serving.
 #[tokio::test]
 async fn conflicts_and_failures_are_tried_again_and_stop_nothing() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     api.refuse(Method::PATCH, API_SERVICE, &[409, 500]);
     let replica = Replica::start(&api, true);
@@ -316,7 +341,7 @@ async fn conflicts_and_failures_are_tried_again_and_stop_nothing() {
 /// new authority's leaf comes two minutes after its authority was published. Time is tokio's, which moves when nothing else does.
 #[tokio::test(start_paused = true)]
 async fn the_leaf_is_trusted_at_every_moment_of_a_renewal() {
-    let api = Api::new();
+    let api = installed();
     api_service(&api);
     let _replica = Replica::start(&api, true);
     published(&api).await;

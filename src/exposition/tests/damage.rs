@@ -201,6 +201,7 @@ fn a_body_that_is_no_metrics_text() {
         "<!DOCTYPE html>\n<html><body>It works!</body></html>\n",
         "{\"error\":{\"code\":404,\"message\":\"not found\"}}",
         "{\n  \"error\": 1\n}\n",
+        "{\"vllm:num_requests_running\": 1}\n",
         "[]",
         "Not Found",
         "404 page not found\n",

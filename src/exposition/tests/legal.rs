@@ -10,6 +10,9 @@ use super::*;
 
 type LabelMap = BTreeMap<String, String>;
 
+/// Sum, count and buckets.
+type Figures = (f64, f64, Vec<(f64, f64)>);
+
 /// What goes into a body.
 #[derive(Clone, Debug)]
 struct Put {
@@ -201,7 +204,7 @@ proptest! {
         let body = write(&put, &mut Style(style, 0));
         same_values(&body, GAUGE, &put.gauge)?;
         same_values(&body, COUNTER, &put.counter)?;
-        let read: BTreeMap<LabelMap, (f64, f64, Vec<(f64, f64)>)> = match histograms(&body) {
+        let read: BTreeMap<LabelMap, Figures> = match histograms(&body) {
             Ok(read) => read.iter().map(|(labels, read)| (pairs(labels).into_iter().collect(), (read.sum, read.count, buckets(read)))).collect(),
             Err(flaw) => {
                 prop_assert!(matches!(flaw, Flaw::Absent { .. }), "{:?}", flaw);

@@ -79,11 +79,10 @@ fn the_first_in_the_body_is_named_and_only_for_what_is_absent() {
 }
 
 #[test]
-fn a_name_of_the_body_never_makes_a_long_sentence() {
-    assert_eq!(
-        near(&format!("{}_vllm:num_requests_running 1\n", "x".repeat(200)), GAUGE),
-        None
-    );
+fn a_name_of_the_body_never_makes_a_sentence_long_or_tells_an_address() {
+    let long = "x".repeat(200);
+    assert_eq!(near(&format!("{long}_vllm:num_requests_running 1\n"), GAUGE), None);
+    assert_eq!(near("{\"http://10.0.0.1:num_requests_running\"} 1\n", GAUGE), None);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! plane. Refuses to know what they check.
 
 use std::{
-    ffi::OsStr,
+    env,
+    ffi::{OsStr, OsString},
     fs,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
@@ -206,11 +207,20 @@ impl Cluster {
         &self.0.state
     }
 
+    /// Where kubectl finds its plug-in, before anything of the person's.
+    fn path(&self) -> OsString {
+        let folder = self.0.tools.operator.parent().map(Path::to_path_buf);
+        let inherited = env::var_os("PATH").unwrap_or_default();
+        let folders = folder.into_iter().chain(env::split_paths(&inherited));
+        env::join_paths(folders).unwrap_or(inherited.clone())
+    }
+
     async fn output<A: AsRef<OsStr>>(&self, program: &Path, arguments: &[A], input: &str) -> Result<Output, Error> {
         let run = async {
             let mut child = Command::new(program)
                 .args(arguments)
                 .env("KUBECONFIG", self.kubeconfig())
+                .env("PATH", self.path())
                 // What they cache goes with the cluster, and nothing of the person's own set-up is read.
                 .env("HOME", self.0.state.join("home"))
                 .env_remove("XDG_CACHE_HOME")

@@ -54,6 +54,7 @@ pub(super) async fn answer(
         ("POST", "/v1/completions" | "/v1/chat/completions" | "/generate") => {
             completions::answer(&shared, &path, &state, request).await
         }
+        ("GET", _) if shared.arguments.kind == Kind::Stub => whole(StatusCode::OK, "text/plain", ""),
         _ => document(StatusCode::NOT_FOUND, &json!({"detail": "Not Found"})),
     };
     let answered = Answered {

@@ -17,7 +17,6 @@ mod network;
 mod root;
 
 use std::convert::Infallible;
-use std::env;
 use std::io::{self, BufRead, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
@@ -39,6 +38,9 @@ pub(crate) use root::host_path;
 
 /// `argv[0]` of a process that must call [`init`] before it has a second thread.
 pub(crate) const ROLE: &str = "test-cluster-sandbox";
+
+/// This executable, even if its file is replaced while it runs.
+const ITSELF: &str = "/proc/self/exe";
 
 const UNSHARED: &str = "unshared";
 const LINKED: &str = "linked";
@@ -108,6 +110,8 @@ struct Errand {
 /// A running program. Dropped, it is killed.
 pub(crate) struct Sandbox {
     child: Child,
+    /// The process, and the group of everything that it starts.
+    process: Pid,
     link: network::Link,
 }
 
@@ -122,7 +126,7 @@ impl Sandbox {
     pub(crate) async fn start(gateway: &Gateway, plan: Plan) -> Result<(Self, Output), SandboxError> {
         let address = plan.address;
         let interface = gateway.name();
-        let mut child = tokio::process::Command::new(env::current_exe()?)
+        let mut child = tokio::process::Command::new(ITSELF)
             .arg0(ROLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -135,6 +139,7 @@ impl Sandbox {
         else {
             return Err(io::Error::other("the process has no pipes").into());
         };
+        let process = Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?);
         let mut stdout = BufReader::new(stdout);
         let errand = Errand {
             plan,
@@ -147,27 +152,24 @@ impl Sandbox {
         let link = gateway.connect(&interface, pid, address).await?;
         stdin.write_all(format!("{LINKED}\n").as_bytes()).await?;
         expect(READY, &mut stdout, &mut stderr).await?;
-        Ok((Self { child, link }, Output { stdout, stderr }))
+        Ok((Self { child, process, link }, Output { stdout, stderr }))
     }
 
-    /// Waits for the program to end and takes its interface away.
+    /// Waits for the program to end; what it has started ends with it, and its interface goes.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
+        self.signal(Signal::SIGKILL);
         self.link.remove().await;
         Ok(status)
     }
 
     /// Sends a signal to the program; SIGKILL goes to everything that it started, too.
     pub(crate) fn signal(&self, signal: Signal) {
-        let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) else {
-            return;
-        };
-        let pid = Pid::from_raw(pid);
-        // A process that has ended meanwhile is what was wanted.
+        // Processes that have ended meanwhile are what was wanted.
         let _ = if signal == Signal::SIGKILL {
-            killpg(pid, signal)
+            killpg(self.process, signal)
         } else {
-            kill(pid, signal)
+            kill(self.process, signal)
         };
     }
 }

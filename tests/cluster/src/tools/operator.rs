@@ -1,4 +1,4 @@
-//! Owns building the operator from this source tree, in the profile of the running executable.
+//! Owns building the operator and its kubectl plug-in from this source tree, in the profile of the running executable.
 
 use std::{
     env,
@@ -12,6 +12,8 @@ use tokio::process::Command;
 use super::Error;
 
 const PACKAGE: &str = "model-deployment-operator";
+/// kubectl's plug-in, which lies beside the operator.
+const PLUGIN: &str = "kubectl-modeldeployment";
 
 /// The one line of cargo's messages that is read.
 #[derive(Deserialize)]
@@ -25,7 +27,7 @@ struct Target {
     name: String,
 }
 
-/// Builds the operator and returns the executable's path. Cargo shows its own progress.
+/// Builds the operator and the plug-in, and returns the operator's path. Cargo shows its own progress.
 pub(super) async fn build() -> Result<PathBuf, Error> {
     // Choosing this package too makes cargo settle on the dependencies' features of a test run, so nothing is compiled twice.
     let selected = ["--package", PACKAGE, "--package", env!("CARGO_PKG_NAME")];
@@ -37,6 +39,8 @@ pub(super) async fn build() -> Result<PathBuf, Error> {
         .args([
             "--bin",
             PACKAGE,
+            "--bin",
+            PLUGIN,
             "--message-format=json-render-diagnostics",
             "--manifest-path",
         ])
