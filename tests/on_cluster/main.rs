@@ -6,6 +6,7 @@
 mod deployment;
 mod installation;
 mod offline;
+mod plugin;
 mod resource;
 mod scenario;
 mod straight;
@@ -34,6 +35,7 @@ fn tests() -> Vec<Test> {
         deployment::tests(),
         subresource::tests(),
         offline::tests(),
+        plugin::tests(),
     ]
     .concat()
 }
