@@ -40,14 +40,16 @@ pub fn fail(error: &dyn Error, status: u8) -> ExitCode {
 
 /// An error and its causes in one sentence. A cause that the sentence already tells is not told twice.
 pub fn sentence(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
-        if text.contains(&cause) {
-            text
-        } else {
-            format!("{text}: {cause}")
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let told = cause.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
         }
-    })
+        next = cause.source();
+    }
+    text
 }
 
 /// Writes to standard output.
