@@ -20,7 +20,8 @@ const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Dura
 
 pub(super) const WINDOW_DESCRIPTION: &str =
     "Take two reads this far apart inside this one request: a Go duration from 1s to 3s.";
-pub(super) const VIEW_DESCRIPTION: &str = "Which lists are answered; standard when left out. This version answers full as standard.";
+pub(super) const VIEW_DESCRIPTION: &str =
+    "Which lists are answered; standard when left out. This version answers full as standard.";
 
 /// What is asked of one ModelDeployment's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
