@@ -44,7 +44,7 @@ struct Metrics {
     /// Measure over two reads this far apart, from 1s to 3s, instead of since an earlier read.
     #[arg(long, value_name = "DURATION")]
     window: Option<String>,
-    /// Which lists to ask for: standard or full.
+    /// Which lists to ask for: standard, or full, which is not there yet.
     #[arg(long)]
     view: Option<String>,
     /// How the answer is written.
