@@ -11,7 +11,9 @@ use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test, 
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
-    vec![test!(two_clients_side_by_side_get_whole_windows_and_load_a_pod_once_a_second)]
+    vec![test!(
+        two_clients_side_by_side_get_whole_windows_and_load_a_pod_once_a_second
+    )]
 }
 
 const POD: &str = "chat-server-0";
@@ -22,8 +24,16 @@ async fn poll(scenario: &Scenario, namespace: &str, every: Duration, windows: us
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let started = Instant::now();
     let mut answers = vec![];
-    while answers.iter().filter(|answer| windowed(answer, "latency", POD, "ttft").is_some()).count() < windows {
-        ensure!(started.elapsed() < PATIENCE, "no {windows} windows every {every:?}: {answers:?}");
+    while answers
+        .iter()
+        .filter(|answer| windowed(answer, "latency", POD, "ttft").is_some())
+        .count()
+        < windows
+    {
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "no {windows} windows every {every:?}: {answers:?}"
+        );
         ticks.tick().await;
         answers.push(scenario.metrics(namespace, "chat").await?);
     }
