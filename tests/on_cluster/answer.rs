@@ -57,8 +57,8 @@ fn check_discretion(answer: &str) -> Outcome {
     let old = words(|letter| letter.is_ascii_digit() || letter == '.');
     let new = words(|letter| letter.is_ascii_hexdigit() || letter == ':');
     let addresses = old.filter(|word| word.parse::<Ipv4Addr>().is_ok());
-    let addresses = addresses.chain(new.filter(|word| word.parse::<Ipv6Addr>().is_ok()));
-    for address in addresses {
+    let mut addresses = addresses.chain(new.filter(|word| word.parse::<Ipv6Addr>().is_ok()));
+    if let Some(address) = addresses.next() {
         return Err(format!("an answer contains the address {address}: {answer}").into());
     }
     Ok(())

@@ -43,7 +43,8 @@ pub(crate) use test;
 /// Fails the test with a sentence unless a condition holds.
 macro_rules! ensure {
     ($condition:expr, $($sentence:tt)+) => {
-        if !$condition {
+        let holds: bool = $condition;
+        if !holds {
             return Err(format!($($sentence)+).into());
         }
     };
