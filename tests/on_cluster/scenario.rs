@@ -43,9 +43,9 @@ pub(crate) use test;
 /// Fails the test with a sentence unless a condition holds.
 macro_rules! ensure {
     ($condition:expr, $($sentence:tt)+) => {
-        let holds: bool = $condition;
-        if !holds {
-            return Err(format!($($sentence)+).into());
+        match $condition {
+            true => {}
+            false => return Err(format!($($sentence)+).into()),
         }
     };
 }
