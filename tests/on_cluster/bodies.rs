@@ -187,7 +187,7 @@ fn cases() -> Vec<Case> {
         ),
         Case {
             both: false,
-            ..case("a family that vanished", without(RUNNING), Code(RUNNING, "Absent", &["before"]))
+            ..case("a family that vanished", without(RUNNING), Code(RUNNING, "Absent", &["any more"]))
         },
         case("HTML", |_| "<html>\n<body>It works</body>\n</html>\n".to_owned(), Unread("NotExposition")),
         case("JSON", |_| "{\"vllm:num_requests_running\": 3}\n".to_owned(), Unread("NotExposition")),
