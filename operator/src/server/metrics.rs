@@ -46,10 +46,8 @@ pub enum View {
 pub enum Refusal {
     /// There is no such ModelDeployment.
     NotFound,
-    /// No Pod exists yet that could be read; the sentence to say so.
-    NoPods(String),
-    /// Pods exist and none could be read; the sentence to say so.
-    Unreadable(String),
+    /// No Pod contributed; the sentence that says why.
+    NoAnswer(String),
 }
 
 /// Whoever knows the answers.
@@ -109,7 +107,7 @@ pub(super) async fn get(
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Failure> {
     if choose(headers, &[Offer::Json]).is_none() {
-        return Err(Failure::not_acceptable("application/json"));
+        return Err(Failure::not_acceptable(response::JSON));
     }
     let asked = MetricsQuery::parse(query)?;
     // What cannot be a name is no object's name.
@@ -119,7 +117,7 @@ pub(super) async fn get(
     match answers.answer(namespace, name, asked).await {
         Ok(metrics) => Ok(response::json(StatusCode::OK, &metrics, query.pretty(headers))),
         Err(Refusal::NotFound) => Err(Failure::not_found(name)),
-        Err(Refusal::NoPods(sentence) | Refusal::Unreadable(sentence)) => Err(Failure::unavailable(sentence)),
+        Err(Refusal::NoAnswer(sentence)) => Err(Failure::unavailable(sentence)),
     }
 }
 
