@@ -111,10 +111,7 @@ impl Failure {
         match self {
             Self::NoAddress | Self::NotRunning | Self::Terminating => unreadable(),
             Self::Unread(unread) => Fault::unread(unread),
-            Self::HttpStatus => Fault::new(
-                Code::HttpStatus,
-                "The Pod answered with an HTTP status other than 200.",
-            ),
+            Self::HttpStatus => Fault::new(Code::HttpStatus, "The Pod answered with an HTTP status other than 200."),
             Self::NotExposition => Fault::not_exposition(),
         }
     }
