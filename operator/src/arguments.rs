@@ -72,7 +72,7 @@ pub struct Snapshot {
     /// The container restarted between the readings around this time. May be repeated.
     #[arg(long, value_name = "ROLE/ORDINAL@SECONDS")]
     pub restarts: Vec<Restart>,
-    /// Which lists to answer.
+    /// Which lists to answer. This version answers standard only.
     #[arg(long, default_value = "standard")]
     pub view: View,
     /// How the answer is written; a refusal is JSON under `table` too.

@@ -38,16 +38,16 @@ pub fn fail(error: &dyn Error, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// An error and its causes in one sentence. A cause that was already told is not told twice.
+/// An error and its causes in one sentence. A cause that the sentence already tells is not told twice.
 pub fn sentence(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let told = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let told = cause.to_string();
         if !text.contains(&told) {
             text = format!("{text}: {told}");
         }
-        cause = error.source();
+        next = cause.source();
     }
     text
 }

@@ -3,13 +3,21 @@
 //!
 //! An executable without the ordinary harness, since a cluster needs a process of one thread to begin with.
 
+mod answer;
+mod bodies;
+mod crowd;
 mod deployment;
+mod idle;
 mod installation;
 mod offline;
+mod plugin;
+mod polling;
+mod quantiles;
 mod resource;
 mod scenario;
 mod straight;
 mod subresource;
+mod windows;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,7 +32,9 @@ fn main() -> ExitCode {
     if arguments.list {
         return libtest_mimic::run(&arguments, trials(&tests(), None)).exit_code();
     }
-    test_cluster::run(Setup::default(), async move |cluster| run(cluster, arguments).await)
+    test_cluster::run(Setup { prometheus: true }, async move |cluster| {
+        run(cluster, arguments).await
+    })
 }
 
 /// Every test that may run beside others.
@@ -34,6 +44,13 @@ fn tests() -> Vec<Test> {
         deployment::tests(),
         subresource::tests(),
         offline::tests(),
+        plugin::tests(),
+        windows::tests(),
+        idle::tests(),
+        bodies::tests(),
+        polling::tests(),
+        crowd::tests(),
+        quantiles::tests(),
     ]
     .concat()
 }

@@ -37,7 +37,7 @@ pub enum View {
     /// The documented lists.
     #[default]
     Standard,
-    /// Further lists besides (metrics contract, section 7).
+    /// Further lists besides. Not there yet.
     Full,
 }
 
