@@ -47,10 +47,8 @@ pub enum View {
 pub enum Refusal {
     /// There is no such ModelDeployment.
     NotFound,
-    /// No Pod exists yet that could be read; the sentence to say so.
-    NoPods(String),
-    /// Pods exist and none could be read; the sentence to say so.
-    Unreadable(String),
+    /// No Pod contributed; the sentence that says why.
+    NoAnswer(String),
 }
 
 /// Whoever knows the answers.
@@ -110,7 +108,7 @@ pub(super) async fn get(
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Failure> {
     if choose(headers, &[Offer::Json]).is_none() {
-        return Err(Failure::not_acceptable("application/json"));
+        return Err(Failure::not_acceptable(response::JSON));
     }
     let asked = MetricsQuery::parse(query)?;
     // What cannot be a name is no object's name.
@@ -120,7 +118,7 @@ pub(super) async fn get(
     match answers.answer(namespace, name, asked).await {
         Ok(metrics) => Ok(response::json(StatusCode::OK, &metrics, query.pretty(headers))),
         Err(Refusal::NotFound) => Err(Failure::not_found(name)),
-        Err(Refusal::NoPods(sentence) | Refusal::Unreadable(sentence)) => Err(Failure::unavailable(sentence)),
+        Err(Refusal::NoAnswer(sentence)) => Err(Failure::unavailable(sentence)),
     }
 }
 

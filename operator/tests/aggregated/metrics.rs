@@ -86,10 +86,10 @@ async fn wrong_parameters_are_400_and_name_what_is_right() {
 async fn refusals_are_the_contracts_codes() {
     let stage = Stage::new().await;
     stage.metrics.reply("none", |_| {
-        async { Err(Refusal::NoPods("no Pod exists yet".into())) }.boxed()
+        async { Err(Refusal::NoAnswer("no Pod exists yet".into())) }.boxed()
     });
     stage.metrics.reply("dark", |_| {
-        async { Err(Refusal::Unreadable("2 Pods, the first: Timeout".into())) }.boxed()
+        async { Err(Refusal::NoAnswer("2 Pods, the first: Timeout".into())) }.boxed()
     });
     for (name, sentence) in [("none", "no Pod exists yet"), ("dark", "2 Pods, the first: Timeout")] {
         let answer = stage.front().get(&METRICS.replace("chat", name), ALICE).await;
