@@ -30,7 +30,10 @@ fn a_pod_that_takes_a_sum_past_all_numbers_is_named() {
     let running = gauge(&answer.processing, "running", Some("server"));
     assert_eq!((running.value, running.pod_count, running.expected_pods), (VAST, 1, 2));
     let named = answer.missing.iter().find(|entry| entry.source == RUNNING).unwrap();
-    assert_eq!((named.pod.as_str(), named.code.as_str()), ("chat-server-1", "NotUsable"));
+    assert_eq!(
+        (named.pod.as_str(), named.code.as_str()),
+        ("chat-server-1", "NotUsable")
+    );
 }
 
 #[test]

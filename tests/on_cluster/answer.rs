@@ -10,7 +10,16 @@ use crate::scenario::{Failure, Outcome, ensure};
 
 /// Parts of URLs, headers, and what libraries say when a connection fails.
 const FORBIDDEN: [&str; 10] = [
-    "://", "X-Remote", "HTTP/1", "Content-", "User-Agent", "os error", "errno", "hyper", "rustls", "localhost",
+    "://",
+    "X-Remote",
+    "HTTP/1",
+    "Content-",
+    "User-Agent",
+    "os error",
+    "errno",
+    "hyper",
+    "rustls",
+    "localhost",
 ];
 
 /// So begins what the API server says itself where it cannot reach the operator.
@@ -73,12 +82,19 @@ fn check_figures(answer: &Value) -> Outcome {
         ensure!(entry["pod"].is_string(), "an entry names no Pod: {entry}");
     }
     let partial = missing.iter().any(|entry| entry["required"] == true);
-    ensure!(answer["partial"] == partial, "partial is {}: {answer}", answer["partial"]);
+    ensure!(
+        answer["partial"] == partial,
+        "partial is {}: {answer}",
+        answer["partial"]
+    );
 
     for entry in entries("cacheHits") {
         let rate = entry["rate"].as_f64().ok_or("a rate is no number")?;
         ensure!((0.0..=1.0).contains(&rate), "the rate of {entry}");
-        ensure!(entry["queries"] != 0 && entry["queries"] != 0.0, "a rate of nothing: {entry}");
+        ensure!(
+            entry["queries"] != 0 && entry["queries"] != 0.0,
+            "a rate of nothing: {entry}"
+        );
     }
     let lists = ["latency", "traffic", "transfer"].map(entries).concat();
     for entry in lists.iter().filter(|entry| entry.get("quantiles").is_some()) {
@@ -86,7 +102,10 @@ fn check_figures(answer: &Value) -> Outcome {
             .iter()
             .filter_map(|name| entry["quantiles"][name].as_f64())
             .collect();
-        ensure!(quantiles.len() == 4 && quantiles.is_sorted(), "the quantiles of {entry}");
+        ensure!(
+            quantiles.len() == 4 && quantiles.is_sorted(),
+            "the quantiles of {entry}"
+        );
     }
 
     let orders: [(&str, &[&str]); 7] = [
@@ -107,7 +126,10 @@ fn check_figures(answer: &Value) -> Outcome {
             })
             .collect();
         ensure!(keys.is_sorted(), "the order of {list} is {keys:?}");
-        ensure!(answer.get(list).is_none_or(|list| list != &Value::Array(vec![])), "{list} is written empty");
+        ensure!(
+            answer.get(list).is_none_or(|list| list != &Value::Array(vec![])),
+            "{list} is written empty"
+        );
     }
     Ok(())
 }

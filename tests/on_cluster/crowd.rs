@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use test_cluster::engine::Exposition;
 
-use crate::scenario::{Outcome, Scenario, Test, capture, deployment, ensure, gauge, missing, test, windowed};
+use crate::scenario::{Outcome, PATIENCE, Scenario, Test, capture, deployment, ensure, gauge, missing, test, windowed};
 use crate::windows::after;
 
 /// The tests of this module.
@@ -40,15 +40,21 @@ async fn sixty_four_pods_are_read_and_of_sixty_five_one_is_left_out(scenario: Ar
         let second = after(&body, ordinal + 1)?;
         bodies.push((scenario.engine(namespace, &decode(ordinal))?, [body, second]));
     }
+    // A machine that is busy with other tests may not serve 64 bodies twice in one request's time, and the answer says so: again.
     let started = tokio::time::Instant::now();
-    let answer = scenario.between(namespace, "2s", &bodies).await?;
-    println!("64 Pods, two reads: {:?}", started.elapsed());
+    let answer = loop {
+        let answer = scenario.between(namespace, "1s", &bodies).await?;
+        let mut entries = answer["missing"].as_array().into_iter().flatten();
+        let Some(unread) = entries.find(|entry| entry["source"] == "scrape") else {
+            break answer;
+        };
+        ensure!(started.elapsed() < PATIENCE, "not read: {unread}");
+    };
     ensure!(missing(&answer, "", "pod-discovery").is_none(), "64 Pods are too many: {answer}");
-    let unread = answer["missing"].as_array().into_iter().flatten();
-    let unread: Vec<_> = unread.filter(|entry| entry["source"] == "scrape").collect();
-    ensure!(unread.is_empty(), "not read: {unread:?}");
     let running = answer["processing"].as_array().into_iter().flatten();
-    let running = running.clone().find(|gauge| gauge["name"] == "running" && gauge["role"] == "decode");
+    let running = running
+        .clone()
+        .find(|gauge| gauge["name"] == "running" && gauge["role"] == "decode");
     let running = running.ok_or("no running")?;
     // 0 + 1 + … + 60.
     ensure!(
@@ -58,14 +64,19 @@ async fn sixty_four_pods_are_read_and_of_sixty_five_one_is_left_out(scenario: Ar
     for ordinal in 0..DECODES {
         let ttft = windowed(&answer, "latency", &decode(ordinal), "ttft");
         let ttft = ttft.ok_or_else(|| format!("no ttft of {}: {answer}", decode(ordinal)))?;
-        ensure!(ttft["value"] == 0.25 && ttft["samples"] == f64::from(ordinal + 1), "{ttft}");
+        ensure!(
+            ttft["value"] == 0.25 && ttft["samples"] == f64::from(ordinal + 1),
+            "{ttft}"
+        );
     }
 
     scenario.apply(namespace, &pair(DECODES + 1)).await?;
     let condition = format!("jsonpath={{.status.roles[1].ready}}={}", DECODES + 1);
     scenario.wait(namespace, &condition, "md/chat").await?;
     let answer = scenario
-        .metrics_until(namespace, "chat", |answer| missing(answer, "", "pod-discovery").is_some())
+        .metrics_until(namespace, "chat", |answer| {
+            missing(answer, "", "pod-discovery").is_some()
+        })
         .await?;
     let entry = missing(&answer, "", "pod-discovery").ok_or("no entry")?;
     ensure!(
@@ -74,11 +85,19 @@ async fn sixty_four_pods_are_read_and_of_sixty_five_one_is_left_out(scenario: Ar
             && entry["role"] == "decode"
             && entry["roleKind"] == "Decode"
             && entry.get("scope").is_none()
-            && entry["reason"].as_str().is_some_and(|reason| reason.contains("1 of the 62")),
+            && entry["reason"]
+                .as_str()
+                .is_some_and(|reason| reason.contains("1 of the 62")),
         "{entry}"
     );
-    let scopes = answer["missing"].as_array().into_iter().flatten().chain(answer["traffic"].as_array().into_iter().flatten());
-    let router = scopes.clone().any(|entry| entry["scope"] == "router" && entry["source"] != "scrape");
+    let scopes = answer["missing"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain(answer["traffic"].as_array().into_iter().flatten());
+    let router = scopes
+        .clone()
+        .any(|entry| entry["scope"] == "router" && entry["source"] != "scrape");
     ensure!(router, "the router was left out: {answer}");
     let prefill = gauge(&answer, "processing", "running");
     ensure!(prefill.is_some(), "no role was read: {answer}");

@@ -58,7 +58,9 @@ async fn an_idle_vllm_server_under_probes(scenario: Arc<Scenario>) -> Outcome {
 const PROBED: &str = "sglang:prefill_effective_tokens_total{mode=\"input\"}";
 
 async fn an_idle_sglang_server_under_probes(scenario: Arc<Scenario>) -> Outcome {
-    let namespace = &scenario.available("idlesglang", &sglang("chat", "roles:\n- name: server\n")).await?;
+    let namespace = &scenario
+        .available("idlesglang", &sglang("chat", "roles:\n- name: server\n"))
+        .await?;
     let engine = scenario.engine(namespace, "chat-server-0")?;
     let body = engine.body().ok_or("no body")?;
     let probed = advanced(&body, PROBED, 4.0)?;
@@ -99,9 +101,18 @@ async fn an_idle_sglang_pair_under_probes(scenario: Arc<Scenario>) -> Outcome {
         ],
     )?;
     // Silent by design.
-    for source in ["sglang:time_to_first_token_seconds", "sglang:inter_token_latency_seconds"] {
-        ensure!(missing(&answer, prefill, source).is_none(), "{source} of the prefill half is named: {answer}");
+    for source in [
+        "sglang:time_to_first_token_seconds",
+        "sglang:inter_token_latency_seconds",
+    ] {
+        ensure!(
+            missing(&answer, prefill, source).is_none(),
+            "{source} of the prefill half is named: {answer}"
+        );
     }
-    ensure!(missing(&answer, decode, "device-prefix").is_none(), "cache hits of the decode half are named");
+    ensure!(
+        missing(&answer, decode, "device-prefix").is_none(),
+        "cache hits of the decode half are named"
+    );
     Ok(())
 }

@@ -31,7 +31,9 @@ fn main() -> ExitCode {
     if arguments.list {
         return libtest_mimic::run(&arguments, trials(&tests(), None)).exit_code();
     }
-    test_cluster::run(Setup { prometheus: true }, async move |cluster| run(cluster, arguments).await)
+    test_cluster::run(Setup { prometheus: true }, async move |cluster| {
+        run(cluster, arguments).await
+    })
 }
 
 /// Every test that may run beside others.

@@ -11,7 +11,9 @@ use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test, 
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
-    vec![test!(two_clients_side_by_side_get_whole_windows_and_load_a_pod_once_a_second)]
+    vec![test!(
+        two_clients_side_by_side_get_whole_windows_and_load_a_pod_once_a_second
+    )]
 }
 
 const POD: &str = "chat-server-0";
@@ -22,8 +24,16 @@ async fn poll(scenario: &Scenario, namespace: &str, every: Duration, windows: us
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let started = Instant::now();
     let mut answers = vec![];
-    while answers.iter().filter(|answer| windowed(answer, "latency", POD, "ttft").is_some()).count() < windows {
-        ensure!(started.elapsed() < PATIENCE, "no {windows} windows every {every:?}: {answers:?}");
+    while answers
+        .iter()
+        .filter(|answer| windowed(answer, "latency", POD, "ttft").is_some())
+        .count()
+        < windows
+    {
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "no {windows} windows every {every:?}: {answers:?}"
+        );
         ticks.tick().await;
         answers.push(scenario.metrics(namespace, "chat").await?);
     }
@@ -71,10 +81,9 @@ async fn two_clients_side_by_side_get_whole_windows_and_load_a_pod_once_a_second
     ensure!(reads.len() <= 2, "more than the two replicas read the Pod: {reads:?}");
     for (replica, times) in reads {
         let span = times[times.len() - 1].duration_since(times[0]);
-        println!("{replica}: {} reads in {span:?}", times.len());
         ensure!(
             times.len() as f64 <= span.as_secs_f64() + 2.0,
-            "a replica read {} times in {span:?}",
+            "{replica} read {} times in {span:?}",
             times.len()
         );
     }

@@ -21,7 +21,11 @@ const BEFORE: u64 = 1000;
 
 /// Bounds, and the observations that fell into each bucket between the two reads.
 fn histograms() -> Vec<(Vec<&'static str>, Vec<u64>)> {
-    let vllm = || vec!["0.001", "0.005", "0.01", "0.02", "0.04", "0.06", "0.08", "0.1", "0.25", "0.5", "1.0", "2.5", "+Inf"];
+    let vllm = || {
+        vec![
+            "0.001", "0.005", "0.01", "0.02", "0.04", "0.06", "0.08", "0.1", "0.25", "0.5", "1.0", "2.5", "+Inf",
+        ]
+    };
     let mut histograms = vec![
         (vllm(), vec![1, 2, 3, 5, 8, 13, 21, 13, 8, 5, 3, 2, 1]),
         (vllm(), vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]),
@@ -38,7 +42,9 @@ fn histograms() -> Vec<(Vec<&'static str>, Vec<u64>)> {
     let mut state = 2_654_435_761_u64;
     for _ in 0..40 {
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % 97
         };
         histograms.push((vllm(), std::iter::repeat_with(&mut next).take(13).collect()));
@@ -57,7 +63,11 @@ fn ours(bounds: &[&str], observations: &[u64]) -> Result<[f64; 4], Failure> {
     writeln!(body, "{FAMILY}_sum 1\n{FAMILY}_count {total}")?;
     let read = exposition::read(body.as_bytes(), fields::wanted(Producer::Vllm))?;
     let histograms = read.family(FAMILY).ok_or("the family is not wanted")?.histograms();
-    let histogram = histograms.map_err(|flaw| format!("{flaw:?}"))?.values().next().ok_or("no label set")?;
+    let histogram = histograms
+        .map_err(|flaw| format!("{flaw:?}"))?
+        .values()
+        .next()
+        .ok_or("no label set")?;
     let quantiles = window::quantiles(&histogram.buckets).ok_or("no quantiles")?;
     Ok([quantiles.p50, quantiles.p90, quantiles.p95, quantiles.p99])
 }
@@ -71,10 +81,17 @@ fn expectations(error: f64) -> Result<String, Failure> {
         for (place, (bound, count)) in bounds.iter().zip(&observations).enumerate() {
             total += count;
             let before = BEFORE * (place as u64 + 1);
-            writeln!(file, "  - series: 'seen_bucket{{le=\"{bound}\"}}'\n    values: '{before} {}'", before + total)?;
+            writeln!(
+                file,
+                "  - series: 'seen_bucket{{le=\"{bound}\"}}'\n    values: '{before} {}'",
+                before + total
+            )?;
         }
         writeln!(file, "  promql_expr_test:")?;
-        for (quantile, ours) in ["0.5", "0.9", "0.95", "0.99"].into_iter().zip(ours(&bounds, &observations)?) {
+        for (quantile, ours) in ["0.5", "0.9", "0.95", "0.99"]
+            .into_iter()
+            .zip(ours(&bounds, &observations)?)
+        {
             let value = ours + error;
             writeln!(
                 file,

@@ -206,11 +206,11 @@ impl Scenario {
         engine.ok_or_else(|| format!("{pod} plays no engine").into())
     }
 
-    /// A namespace in which ModelDeployment `chat` is available.
+    /// A namespace in which every replica of ModelDeployment `chat` is ready.
     pub async fn available(&self, prefix: &str, manifest: &str) -> Result<String, Failure> {
         let namespace = self.cluster.namespace(prefix).await?;
         self.apply(&namespace, manifest).await?;
-        self.wait(&namespace, "condition=Available", "md/chat").await?;
+        self.wait(&namespace, "condition=RolesReady", "md/chat").await?;
         Ok(namespace)
     }
 

@@ -46,12 +46,16 @@ async fn one_call_answers_every_window(scenario: Arc<Scenario>) -> Outcome {
         let bodies = [(engine.clone(), [body, next.clone()])];
         let answer = scenario.between(namespace, &format!("{seconds}s"), &bodies).await?;
         for (name, value, samples) in [("ttft", 0.25, 4.0), ("itl", 0.031_25, 8.0), ("tpot", 0.0625, 4.0)] {
-            let entry = windowed(&answer, "latency", "chat-server-0", name).ok_or_else(|| format!("no {name}: {answer}"))?;
+            let entry =
+                windowed(&answer, "latency", "chat-server-0", name).ok_or_else(|| format!("no {name}: {answer}"))?;
             ensure!(
                 entry["value"] == value && entry["samples"] == samples && entry["unit"] == "seconds",
                 "{name} is {entry}"
             );
-            ensure!(entry["windowSeconds"].as_f64() >= Some(seconds), "{seconds}s were asked for: {entry}");
+            ensure!(
+                entry["windowSeconds"].as_f64() >= Some(seconds),
+                "{seconds}s were asked for: {entry}"
+            );
             ensure!(entry["quantiles"]["p99"].is_number(), "no quantiles: {entry}");
         }
         let hits = &answer["cacheHits"][0];
@@ -77,13 +81,23 @@ async fn a_window_out_of_range_is_a_400_that_names_the_range(scenario: Arc<Scena
     }
     let path = format!("{}?view=everything", metrics_path(namespace, "chat"));
     let said = scenario.kubectl_refused(&["get", "--raw", &path]).await?;
-    ensure!(said.contains("BadRequest") && said.contains("standard or full"), "{said}");
+    ensure!(
+        said.contains("BadRequest") && said.contains("standard or full"),
+        "{said}"
+    );
     Ok(())
 }
 
 /// Reads until each of the operator's two replicas has read the engine.
 async fn read_by_both(scenario: &Scenario, namespace: &str, engine: &Engine) -> Outcome {
-    let replicas = || engine.scrapes().iter().map(|scrape| scrape.from).collect::<BTreeSet<_>>().len();
+    let replicas = || {
+        engine
+            .scrapes()
+            .iter()
+            .map(|scrape| scrape.from)
+            .collect::<BTreeSet<_>>()
+            .len()
+    };
     scenario.metrics_until(namespace, "chat", |_| replicas() == 2).await?;
     Ok(())
 }
@@ -97,12 +111,20 @@ async fn a_recreated_pod_is_a_first_sample_and_a_restarted_container_a_reset(sce
     let namespace = &scenario.available("lives", &vllm("chat", 1, "")).await?;
     let pod = "chat-server-0";
     read_by_both(&scenario, namespace, &scenario.engine(namespace, pod)?).await?;
-    scenario.kubectl(&["delete", "pod", pod, "--namespace", namespace]).await?;
+    scenario
+        .kubectl(&["delete", "pod", pod, "--namespace", namespace])
+        .await?;
     let started = tokio::time::Instant::now();
-    while scenario.wait(namespace, "condition=Ready", "pod/chat-server-0").await.is_err() {
+    while scenario
+        .wait(namespace, "condition=Ready", "pod/chat-server-0")
+        .await
+        .is_err()
+    {
         ensure!(started.elapsed() < PATIENCE, "the Pod does not come back");
     }
-    let answer = scenario.metrics_until(namespace, "chat", |answer| !code(answer).is_empty()).await?;
+    let answer = scenario
+        .metrics_until(namespace, "chat", |answer| !code(answer).is_empty())
+        .await?;
     ensure!(code(&answer) == "FirstSample", "the new Pod was never read: {answer}");
     ensure!(answer["partial"] == true, "a first sample is required: {answer}");
 
@@ -110,14 +132,21 @@ async fn a_recreated_pod_is_a_first_sample_and_a_restarted_container_a_reset(sce
     scenario.cluster.kubelet().restart_container(namespace, pod, "main")?;
     let restarted = "jsonpath={.status.containerStatuses[0].restartCount}=1";
     scenario.wait(namespace, restarted, "pod/chat-server-0").await?;
-    let answer = scenario.metrics_until(namespace, "chat", |answer| code(answer) == "Reset").await?;
+    let answer = scenario
+        .metrics_until(namespace, "chat", |answer| code(answer) == "Reset")
+        .await?;
     ensure!(
         windowed(&answer, "latency", pod, "ttft").is_none() && answer.get("cacheHits").is_none(),
         "figures over a restart: {answer}"
     );
-    ensure!(gauge(&answer, "processing", "running").is_some(), "a gauge needs no window: {answer}");
+    ensure!(
+        gauge(&answer, "processing", "running").is_some(),
+        "a gauge needs no window: {answer}"
+    );
     // The restarted container's own samples make the next window.
-    scenario.metrics_until(namespace, "chat", |answer| code(answer) == "Idle").await?;
+    scenario
+        .metrics_until(namespace, "chat", |answer| code(answer) == "Idle")
+        .await?;
     Ok(())
 }
 
@@ -126,17 +155,23 @@ async fn counters_that_fall_are_a_reset(scenario: Arc<Scenario>) -> Outcome {
     let engine = scenario.engine(namespace, "chat-server-0")?;
     let fresh = engine.body().ok_or("no body")?;
     let used = after(&fresh, 100)?;
-    let answer = scenario.between(namespace, "1s", &[(engine.clone(), [used.clone(), fresh.clone()])]).await?;
+    let answer = scenario
+        .between(namespace, "1s", &[(engine.clone(), [used.clone(), fresh.clone()])])
+        .await?;
     for source in [
         TTFT,
         "vllm:inter_token_latency_seconds",
         "vllm:request_time_per_output_token_seconds",
         "local-prefix",
     ] {
-        let entry = missing(&answer, "chat-server-0", source).ok_or_else(|| format!("{source} is not named: {answer}"))?;
+        let entry =
+            missing(&answer, "chat-server-0", source).ok_or_else(|| format!("{source} is not named: {answer}"))?;
         ensure!(entry["code"] == "Reset" && entry["required"] == true, "{entry}");
     }
-    ensure!(answer.get("latency").is_none() && answer.get("cacheHits").is_none(), "{answer}");
+    ensure!(
+        answer.get("latency").is_none() && answer.get("cacheHits").is_none(),
+        "{answer}"
+    );
 
     // What one series lost, another one's gain does not hide; other families are not touched by it.
     let two = format!("{fresh}vllm:prefix_cache_hits_total{{engine=\"1\",model_name=\"tiny\"}} 500.0\n");
@@ -177,7 +212,10 @@ async fn eight_pods_of_which_five_are_in_trouble(scenario: Arc<Scenario>) -> Out
     let restart = async {
         restarts.scraped(read + 1).await;
         restarts.enter(State::Normal);
-        scenario.cluster.kubelet().restart_container(namespace, &name(4), "main")
+        scenario
+            .cluster
+            .kubelet()
+            .restart_container(namespace, &name(4), "main")
     };
     let (answer, restarted) = tokio::join!(scenario.window(namespace, "chat", "3s"), restart);
     let took = started.elapsed();
