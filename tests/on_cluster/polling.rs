@@ -81,10 +81,9 @@ async fn two_clients_side_by_side_get_whole_windows_and_load_a_pod_once_a_second
     ensure!(reads.len() <= 2, "more than the two replicas read the Pod: {reads:?}");
     for (replica, times) in reads {
         let span = times[times.len() - 1].duration_since(times[0]);
-        println!("{replica}: {} reads in {span:?}", times.len());
         ensure!(
             times.len() as f64 <= span.as_secs_f64() + 2.0,
-            "a replica read {} times in {span:?}",
+            "{replica} read {} times in {span:?}",
             times.len()
         );
     }
