@@ -20,16 +20,13 @@ const WINDOW: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Dura
 
 pub(super) const WINDOW_DESCRIPTION: &str =
     "Take two reads this far apart inside this one request: a Go duration from 1s to 3s.";
-pub(super) const VIEW_DESCRIPTION: &str =
-    "Which lists are answered; standard when left out. This version answers full as standard.";
+pub(super) const VIEW_DESCRIPTION: &str = "Which lists are answered; standard when left out.";
 
 /// What is asked of one ModelDeployment's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricsQuery {
     /// Take two reads this far apart, within the request.
     pub window: Option<Duration>,
-    /// Which lists to answer.
-    pub view: View,
 }
 
 /// Which lists an answer has.
@@ -68,16 +65,10 @@ impl MetricsQuery {
     pub fn parse(query: &Query) -> Result<Self, Failure> {
         let window = query.get("window").map(window).transpose();
         let window = window.map_err(|wrong| Failure::bad_request(wrong.to_string()))?;
-        let view = match query.get("view") {
-            None | Some("" | "standard") => View::Standard,
-            Some("full") => View::Full,
-            Some(text) => {
-                return Err(Failure::bad_request(format!(
-                    "view must be standard or full, not {text:?}"
-                )));
-            }
-        };
-        Ok(MetricsQuery { window, view })
+        match query.get("view") {
+            None | Some("" | "standard") => Ok(MetricsQuery { window }),
+            Some(text) => Err(Failure::bad_request(format!("view must be standard, not {text:?}"))),
+        }
     }
 }
 
@@ -154,18 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn view_is_standard_or_full() {
-        for (text, view) in [
-            ("", View::Standard),
-            ("view=", View::Standard),
-            ("view=standard", View::Standard),
-            ("view=full", View::Full),
-            ("view=full&view=nonsense", View::Full),
-            ("views=nonsense", View::Standard),
+    fn view_is_standard() {
+        for text in [
+            "",
+            "view=",
+            "view=standard",
+            "view=standard&view=nonsense",
+            "views=nonsense",
         ] {
-            assert_eq!(parse(text).unwrap().view, view, "{text}");
+            assert!(parse(text).is_ok(), "{text}");
         }
-        for text in ["view=Full", "view=all", "view=standard,full"] {
+        for text in ["view=full", "view=Standard", "view=standard,full"] {
             assert_eq!(parse(text).unwrap_err().code, 400, "{text}");
         }
     }

@@ -90,7 +90,7 @@ fn document<T: JsonSchema>() -> Value {
                 "operationId": "readWorkerGpustackAiV1NamespacedModelDeploymentMetrics",
                 "parameters": [
                     parameter("window", "query", super::metrics::WINDOW_DESCRIPTION, json!({"type": "string"})),
-                    parameter("view", "query", super::metrics::VIEW_DESCRIPTION, json!({"type": "string", "enum": ["standard", "full"]})),
+                    parameter("view", "query", super::metrics::VIEW_DESCRIPTION, json!({"type": "string", "enum": ["standard"]})),
                     parameter("pretty", "query", "If 'true', the output is indented.", json!({"type": "string"})),
                     parameter("timeout", "query", "How long to wait for the answer, as a Go duration.", json!({"type": "string"})),
                 ],
