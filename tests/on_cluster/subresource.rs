@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
         test!(one_hung_pod_of_three),
         test!(each_fault_of_a_pod_has_its_code),
         test!(an_address_that_moved_to_another_pod_is_not_read_for_the_first),
+        test!(a_certificate_that_nobody_trusts),
         test!(all_unreadable_is_a_503_with_the_first_cause),
         test!(a_forged_identity_without_the_front_proxy_certificate_is_401),
         test!(only_take_over_roles_answer_with_their_names),
@@ -287,6 +288,50 @@ async fn an_address_that_moved_to_another_pod_is_not_read_for_the_first(scenario
         running["value"] == 100 && running["podCount"] == 1,
         "running is {running}"
     );
+    Ok(())
+}
+
+async fn a_certificate_that_nobody_trusts(scenario: Arc<Scenario>) -> Outcome {
+    let namespace = &scenario.cluster.namespace("tls").await?;
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["engine".to_owned()])?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "engine"}, "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": cert.pem(), "tls.key": signing_key.serialize_pem()},
+    });
+    scenario.apply(namespace, &secret.to_string()).await?;
+    let manifest = json!({
+        "apiVersion": "worker.gpustack.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "chat"},
+        "spec": {
+            "model": {"name": "tiny"},
+            "engine": {"name": "vLLM", "image": "vllm/vllm-openai:v0.32.0"},
+            "roles": [
+                {"name": "plain"},
+                {
+                    "name": "secret",
+                    "extraArgs": ["--ssl-certfile=/tls/tls.crt", "--ssl-keyfile", "/tls/tls.key"],
+                    "volumes": [{"name": "tls", "secret": {"secretName": "engine"}}],
+                    "volumeMounts": [{"name": "tls", "mountPath": "/tls"}],
+                },
+            ],
+        },
+    });
+    scenario.apply(namespace, &manifest.to_string()).await?;
+    scenario.wait(namespace, "condition=Available", "md/chat").await?;
+    let pod = scenario.get(namespace, "pod/chat-secret-0").await?;
+    let scheme = &pod["metadata"]["annotations"]["prometheus.io/scheme"];
+    ensure!(scheme == "https", "the scheme is {scheme}");
+    let answer = scenario
+        .metrics_until(namespace, "chat", |answer| scrape(answer, "chat-secret-0").is_some())
+        .await?;
+    let entry = scrape(&answer, "chat-secret-0").ok_or("the Pod is not named")?;
+    ensure!(entry["code"] == "TlsUntrusted" && entry["required"] == true, "{entry}");
+    ensure!(answer["partial"] == true, "not partial: {answer}");
+    let plain = answer["processing"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|gauge| gauge["role"] == "plain");
+    ensure!(plain, "the plain role was not read: {answer}");
     Ok(())
 }
 
