@@ -392,6 +392,23 @@ async fn a_fixed_state_is_left_alone(scenario: Arc<Scenario>) -> Outcome {
             "pod/chat-server-0",
         )
         .await?;
+    // So is a Service's port, though server-side apply alone would only add ours beside the other of the same name.
+    let port = r#"{"spec":{"ports":[{"name":"http","port":1234}]}}"#;
+    scenario
+        .kubectl(&[
+            "patch",
+            "service",
+            "chat",
+            "--namespace",
+            namespace,
+            "--type=merge",
+            "-p",
+            port,
+        ])
+        .await?;
+    scenario
+        .wait(namespace, "jsonpath={.spec.ports[*].port}=8000", "service/chat")
+        .await?;
     let pod = scenario.get(namespace, "pod/chat-server-0").await?;
     ensure!(
         pod["metadata"]["annotations"]["example.org/note"] == "kept",

@@ -16,7 +16,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource, ResourceExt};
 use model_deployment_crds::ModelDeployment;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cache::{Cache, controller};
 use super::dereference::{Live, Sorted};
@@ -297,11 +297,7 @@ impl<'a> Applier<'a> {
             created_for,
             added,
         } = order;
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        match api_of(self, &resource)
-            .patch(&key.1, &parameters, &Patch::Apply(&rendered))
-            .await
-        {
+        match self.write(&api_of(self, &resource), &key.1, &rendered).await {
             Ok(applied) => {
                 let claims = drift::claims(&applied.metadata, FIELD_MANAGER);
                 let uid = applied.uid().unwrap_or_default();
@@ -318,6 +314,21 @@ impl<'a> Applier<'a> {
                 }
             }
             Err(source) => self.stop(call("apply", &key, source)),
+        }
+    }
+
+    /// Server-side apply. It adds a Service's ports to what others made of them, and is refused where theirs have the names of ours:
+    /// our list then takes the place of the whole.
+    async fn write(&self, api: &Api<DynamicObject>, name: &str, rendered: &Value) -> kube::Result<DynamicObject> {
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let applied = api.patch(name, &parameters, &Patch::Apply(rendered)).await;
+        match (&applied, rendered.pointer("/spec/ports")) {
+            (Err(kube::Error::Api(status)), Some(ports)) if status.code == 422 => {
+                let whole = json!({"spec": {"ports": ports}});
+                api.patch(name, &PatchParams::default(), &Patch::Merge(&whole)).await?;
+                api.patch(name, &parameters, &Patch::Apply(rendered)).await
+            }
+            _ => applied,
         }
     }
 
