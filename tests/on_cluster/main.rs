@@ -4,9 +4,14 @@
 //! An executable without the ordinary harness, since a cluster needs a process of one thread to begin with.
 
 mod deployment;
+mod edits;
 mod installation;
 mod offline;
+mod prometheus;
+mod request;
 mod resource;
+mod rollout;
+mod routers;
 mod scenario;
 mod straight;
 mod subresource;
@@ -24,7 +29,9 @@ fn main() -> ExitCode {
     if arguments.list {
         return libtest_mimic::run(&arguments, trials(&tests(), None)).exit_code();
     }
-    test_cluster::run(Setup::default(), async move |cluster| run(cluster, arguments).await)
+    test_cluster::run(Setup { prometheus: std::env::var_os("WITHOUT").is_none() }, async move |cluster| {
+        run(cluster, arguments).await
+    })
 }
 
 /// Every test that may run beside others.
@@ -34,6 +41,9 @@ fn tests() -> Vec<Test> {
         deployment::tests(),
         subresource::tests(),
         offline::tests(),
+        routers::tests(),
+        rollout::tests(),
+        prometheus::tests(),
     ]
     .concat()
 }
@@ -47,7 +57,8 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let phases = [(tests(), None), (installation::tests(), Some(1))];
+    let alone = [edits::tests(), installation::tests()].concat();
+    let phases = [(tests(), None), (alone, Some(1))];
     let mut passed = true;
     for (tests, threads) in phases {
         let mut arguments = arguments.clone();
