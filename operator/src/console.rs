@@ -38,13 +38,18 @@ pub fn fail(error: &dyn Error, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// An error and its causes in one sentence. A cause that the error has already told is not told twice.
+/// An error and its causes in one sentence. A cause that the sentence already tells is not told twice.
 pub fn sentence(error: &dyn Error) -> String {
-    let text = error.to_string();
-    match error.source().map(sentence) {
-        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
-        _ => text,
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let told = cause.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+        next = cause.source();
     }
+    text
 }
 
 /// Writes to standard output.

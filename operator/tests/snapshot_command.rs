@@ -271,7 +271,17 @@ fn the_three_forms_say_the_same() {
         });
         assert!(places.is_sorted() && places[0].is_some(), "{text}");
     }
-    insta::assert_snapshot!(text(&output("vllm", &busy(), &["-o", "table"]).stdout), @"");
+    insta::assert_snapshot!(text(&output("vllm", &busy(), &["-o", "table"]).stdout), @r"
+    chat in default, 2000-01-01T00:00:20Z, partial
+
+    ROLE    POD            PODS  RUNNING  WAITING  LOCAL HITS  TTFT P50/P99   TPOT P50/P99    ITL P50/P99
+    server                  1/2        4        8
+    server  chat-server-0                                  0%   1.75s/2.48s  5.00ms/9.90ms  5.00ms/9.90ms
+
+    MISSING      REQUIRED  POD            SOURCE          REASON
+    PodsMissing  yes                      engine/server   Role server has 1 of its 2 expected Pods.
+    Unsupported  no        chat-server-0  external-store  The Pod runs no KV connector, so vLLM asks no external cache.
+    ");
 }
 
 #[test]

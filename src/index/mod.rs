@@ -37,13 +37,14 @@ use model_deployment_crds::ModelDeployment;
 use parking_lot::RwLock;
 
 pub use deployment::{Container, Deployment, ExpectedRole, IndexedPod, Phase};
-pub use expected::{COORDINATOR, ROUTER, expected};
+pub use expected::expected;
 pub use place::{Place, place};
 
 use self::observed::Observed;
 use self::owner::OwnerKind;
 use self::table::{Row, Table};
 use crate::pod::Member;
+use crate::pod::labels::{COORDINATOR, ROUTER_ROLE};
 
 /// The index. One task writes, from watch events; any number read.
 #[derive(Debug, Default)]
@@ -117,7 +118,7 @@ impl Index {
             .collect();
         engines.sort_by_cached_key(|(member, pod)| (pod.role.clone(), pod.ordinal, *member, pod.name.clone()));
         let mut pods: Vec<_> = engines.into_iter().map(|(_, pod)| pod).collect();
-        for role in [ROUTER, COORDINATOR] {
+        for role in [ROUTER_ROLE, COORDINATOR] {
             pods.extend(tables.routers(namespace, uid, &format!("{name}-{role}"), role));
         }
         pods.sort_by(|left, right| left.role.cmp(&right.role));

@@ -5,10 +5,8 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::deployment::{Container, Phase};
+use crate::pod::facts::METRICS_PATH;
 use crate::pod::{Endpoint, Facts, Listener, Member, NoEndpoint, annotations};
-
-/// The path at which every producer that we render serves its metrics; facts that name another are not ours.
-const METRICS_PATH: &str = "/metrics";
 
 /// What is kept of a live Pod.
 #[derive(Clone, Debug)]

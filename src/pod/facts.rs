@@ -3,12 +3,15 @@
 //! They are decided by the renderer, written beside the Pod as an annotation, and never found out by parsing text that we wrote
 //! (resource contract, "Role facts").
 
-use model_deployment_crds::model_deployment::{KvCacheConnector, TransferConnector};
+use model_deployment_crds::model_deployment::{EngineName, KvCacheConnector, TransferConnector};
 use model_deployment_crds::role::RoleKind;
+use model_deployment_crds::router::RouterName;
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON form.
 pub const VERSION: u32 = 1;
+/// Where every program that we render serves its metrics.
+pub const METRICS_PATH: &str = "/metrics";
 
 /// What was rendered into a Pod. JSON: exactly these members in camelCase, every one always present, `null` for none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +76,25 @@ pub enum Producer {
     /// llm-d's coordinator.
     #[serde(rename = "coordinator")]
     Coordinator,
+}
+
+impl From<EngineName> for Producer {
+    fn from(engine: EngineName) -> Self {
+        match engine {
+            EngineName::Vllm => Self::Vllm,
+            EngineName::Sglang => Self::Sglang,
+        }
+    }
+}
+
+impl From<RouterName> for Producer {
+    fn from(router: RouterName) -> Self {
+        match router {
+            RouterName::LlmD => Self::LlmDRouter,
+            RouterName::Vllm => Self::VllmRouter,
+            RouterName::SglangGateway => Self::SglangGateway,
+        }
+    }
 }
 
 /// A Pod's part in its replica.

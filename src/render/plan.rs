@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model_deployment_crds::role::{Role, RoleKind};
 
-use super::engine::{Engine, producer};
+use super::engine::Engine;
 use super::object::Object;
 use super::router::RouterPlan;
 use super::setting::Setting;
@@ -221,7 +221,7 @@ fn role_plan(setting: &Setting<'_>, role: &Role, engine: &Engine) -> Result<Role
     Ok(RolePlan {
         name: role.name.clone(),
         kind: role.kind,
-        producer: producer(setting.engine()),
+        producer: setting.engine().into(),
         replicas: u32::try_from(role.replicas).unwrap_or_default(),
         size: u32::try_from(role.size).unwrap_or(1),
         take_over: !role.command.is_empty(),

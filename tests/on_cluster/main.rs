@@ -7,6 +7,7 @@ mod deployment;
 mod edits;
 mod installation;
 mod offline;
+mod plugin;
 mod prometheus;
 mod request;
 mod resource;
@@ -41,6 +42,7 @@ fn tests() -> Vec<Test> {
         deployment::tests(),
         subresource::tests(),
         offline::tests(),
+        plugin::tests(),
         routers::tests(),
         rollout::tests(),
         prometheus::tests(),

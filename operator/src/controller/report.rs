@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt};
-use model_deployment::index::{COORDINATOR, ROUTER};
+use model_deployment::pod::labels::{COORDINATOR, ROUTER_ROLE};
 use model_deployment::render::{ROUTER_METRICS_PORT, ROUTER_PORT};
 use model_deployment_crds::{ModelDeployment, ModelDeploymentStatus};
 use parking_lot::Mutex;
@@ -72,7 +72,7 @@ pub fn seen(
         router: object.spec.router.as_ref().map(|router| SeenRouter {
             name: router.name,
             desired: router.replicas,
-            ready: ready(ROUTER),
+            ready: ready(ROUTER_ROLE),
             coordinator: router.coordinator.is_some().then(|| ready(COORDINATOR)),
             endpoint: format!(
                 "http://{name}-router.{}.svc:{ROUTER_PORT}",
@@ -102,7 +102,7 @@ pub fn happenings(
     status: &ModelDeploymentStatus,
 ) -> Vec<Happening> {
     let mut happenings = of_pods(&outcome.created, &outcome.deleted);
-    let router = ("Deployment".to_owned(), format!("{}-{ROUTER}", object.name_any()));
+    let router = ("Deployment".to_owned(), format!("{}-{ROUTER_ROLE}", object.name_any()));
     if outcome.added.contains(&router) {
         happenings.push(Happening::normal(
             "RouterCreated",

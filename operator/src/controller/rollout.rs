@@ -149,7 +149,7 @@ fn delete(pod: &LivePod, why: Why) -> Step {
     }
 }
 
-/// The next steps of one role, given its live Pods. Deletions come first, highest ordinals first.
+/// The next steps of one role, given its live Pods: deletions from the highest ordinal, then creations from the lowest.
 pub fn steps(wanted: &WantedRole, live: &[LivePod], max_unavailable: u32) -> Vec<Step> {
     let (replicas, surplus) = split(wanted, live);
     if wanted.revision.is_none() {
@@ -179,18 +179,19 @@ pub fn steps(wanted: &WantedRole, live: &[LivePod], max_unavailable: u32) -> Vec
         steps.extend(finished.map(|pod| delete(pod, Why::Finished)));
         // A replica is created whole: not while a Pod of its former self lingers.
         if replica.pods.iter().all(|pod| pod.state != PodState::Terminating) {
-            created.extend(replica.missing().map(|member| Step::Create {
-                ordinal: *ordinal,
-                member,
-            }));
+            created.extend(replica.missing().map(|member| (*ordinal, member)));
         }
     }
     let budget = max_unavailable.saturating_sub(unavailable);
     for replica in candidates.into_iter().take(budget as usize) {
         steps.extend(replica.delete_all(Why::Outdated));
     }
-    created.reverse();
-    steps.extend(created);
+    created.sort_unstable();
+    steps.extend(
+        created
+            .into_iter()
+            .map(|(ordinal, member)| Step::Create { ordinal, member }),
+    );
     steps
 }
 

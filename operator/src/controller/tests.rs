@@ -31,7 +31,7 @@ impl Server {
         let refuse = |code: u16| {
             (
                 code,
-                json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""}),
+                json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": "NotFound"}),
             )
         };
         match (method.as_str(), &self.refuses_pods) {

@@ -46,7 +46,7 @@ impl Leases {
         let refuse = |code: u16| {
             answer(
                 code,
-                &json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""}),
+                &json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": if code == 404 { "NotFound" } else { "Conflict" }}),
             )
         };
         if *method == Method::GET {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use model_deployment::index::{Deployment, IndexedPod, Phase, expected};
 use model_deployment::pod::Facts;
-use model_deployment::pod::labels::Position;
+use model_deployment::pod::labels::{self, Position};
 use model_deployment::render::Plan;
 use model_deployment_crds::ModelDeployment;
 use thiserror::Error;
@@ -77,8 +77,8 @@ fn find<'a>(name: &str, plan: &'a Plan, place: &Place) -> Result<(String, &'a Fa
         }),
     };
     let router = match role.as_str() {
-        model_deployment::index::ROUTER => &plan.router,
-        model_deployment::index::COORDINATOR => &plan.coordinator,
+        labels::ROUTER_ROLE => &plan.router,
+        labels::COORDINATOR => &plan.coordinator,
         _ => {
             let rendered = plan.roles.iter().find(|rendered| rendered.name == *role);
             let rendered = rendered.ok_or_else(|| NotRendered::Role(role.clone()))?;

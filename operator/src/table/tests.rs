@@ -61,7 +61,20 @@ fn answer() -> ModelDeploymentMetrics {
 
 #[test]
 fn one_line_a_role_and_pod_then_what_is_missing_required_first() {
-    insta::assert_snapshot!(table(&answer(), false), @"");
+    insta::assert_snapshot!(table(&answer(), false), @r"
+    chat in ns, 2026-01-02T03:04:05.000006Z, partial
+
+    ROLE     POD                PODS  RUNNING  WAITING  TRANSFERRING  DEVICE HITS  TTFT P50/P99   ITL P50/P99  REQUESTS/S  ERRORS/S
+    decode   chat-decode-0       1/1       11        0             2                 mean 500ms  18.2ms/100ms
+    prefill                      1/2        0        7
+    prefill  chat-prefill-0                                                   75%
+    router   chat-router-7d9-x   1/1       12                                                                        4.50         0
+
+    MISSING      REQUIRED  POD             SOURCE          REASON
+    PodsMissing  yes                       engine/prefill  Role prefill has 1 of its 2 expected Pods.
+    Timeout      yes       chat-prefill-1  scrape          The Pod did not answer�[2J in time.
+    Unsupported  no        chat-prefill-0  storage-prefix  The Pod builds no storage tier.
+    ");
 }
 
 #[test]

@@ -12,12 +12,9 @@ use super::setting::Setting;
 use super::{Refusal, environment, ports};
 use crate::arguments::{Choices, MalformedValue, Owned, OwnedFlag};
 use crate::pod::labels::Map;
-use crate::pod::{Endpoint, Facts, Listener, Member, NoEndpoint, Producer, Scheme, facts};
+use crate::pod::{Endpoint, Facts, Listener, Member, NoEndpoint, Scheme, facts};
 
 pub(super) use vllm::{STORE_CLIENT_FILE, STORE_CLIENT_FOLDER};
-
-/// Where every program that we render serves its metrics.
-pub(super) const METRICS_PATH: &str = "/metrics";
 
 /// What one role's engine is started with.
 #[derive(Clone, Debug)]
@@ -108,12 +105,12 @@ impl Engine {
             Endpoint::Listener(Listener {
                 scheme: if self.tls { Scheme::Https } else { Scheme::Http },
                 port: self.port,
-                path: METRICS_PATH.into(),
+                path: facts::METRICS_PATH.into(),
             })
         };
         Facts {
             version: facts::VERSION,
-            producer: producer(setting.engine()),
+            producer: setting.engine().into(),
             role: role.name.clone(),
             kind: Some(role.kind),
             paired: setting.paired,
@@ -131,14 +128,6 @@ impl Engine {
             take_over,
             revision: revision.to_owned(),
         }
-    }
-}
-
-/// The program that an engine's metrics come from.
-pub(super) fn producer(engine: EngineName) -> Producer {
-    match engine {
-        EngineName::Vllm => Producer::Vllm,
-        EngineName::Sglang => Producer::Sglang,
     }
 }
 

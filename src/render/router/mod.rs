@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use model_deployment_crds::role::Role;
 use model_deployment_crds::router::{Policy, Router, RouterName};
 
-use super::engine::{Engine, METRICS_PATH};
+use super::engine::Engine;
 use super::refusal::spell;
 use super::setting::Setting;
 use super::{Refusal, pod, ports, revision, security, service};
@@ -77,7 +77,7 @@ pub(super) fn plan(setting: &Setting<'_>, router: &Router, workers: &Workers<'_>
     });
     let facts = facts_of(
         setting,
-        producer(router.name),
+        router.name.into(),
         Some(tracks_load(setting, router)),
         Scheme::Http,
     );
@@ -149,14 +149,6 @@ fn pinned_image<'a>(setting: &Setting<'a>, router: RouterName) -> &'a str {
     }
 }
 
-pub(super) fn producer(router: RouterName) -> Producer {
-    match router {
-        RouterName::Vllm => Producer::VllmRouter,
-        RouterName::SglangGateway => Producer::SglangGateway,
-        RouterName::LlmD => Producer::LlmDRouter,
-    }
-}
-
 /// Whether the router keeps a gauge of running requests (resource contract, "Role facts").
 fn tracks_load(setting: &Setting<'_>, router: &Router) -> TracksLoad {
     let pinned = router
@@ -195,7 +187,7 @@ fn facts_of(setting: &Setting<'_>, producer: Producer, tracks_load: Option<Track
         endpoint: Endpoint::Listener(Listener {
             scheme,
             port: ports::ROUTER_METRICS,
-            path: METRICS_PATH.into(),
+            path: facts::METRICS_PATH.into(),
         }),
         pool: false,
         connector: None,

@@ -39,7 +39,7 @@ pub enum AskError {
     },
     /// There is no API server, or no whole answer.
     #[error("cannot reach the API server")]
-    Unreachable(#[source] Box<kube::Error>),
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The answer is something else.
     #[error("the answer is not the metrics of a ModelDeployment")]
     NotMetrics(#[source] serde_json::Error),
@@ -106,6 +106,8 @@ impl Question {
                 code: status.code,
                 message: status.message.split_whitespace().collect::<Vec<_>>().join(" "),
             }),
+            // Its own words add nothing to the cause.
+            Err(kube::Error::Service(cause)) => Err(AskError::Unreachable(cause)),
             Err(error) => Err(AskError::Unreachable(Box::new(error))),
         }
     }

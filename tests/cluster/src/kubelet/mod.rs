@@ -1,7 +1,7 @@
 //! The kubelet: runs the Pods that are bound to this Node, really where their program can run here and played where it cannot.
 //!
 //! Owns the Node and the Pods on it. Which program an image stands for is `image`; how a real one is kept apart is
-//! [`crate::sandbox`]; how an engine is played is [`crate::engine`]. Plays no more than the tests and the quick start need:
+//! `crate::sandbox`; how an engine is played is [`crate::engine`]. Plays no more than the tests and the quick start need:
 //! `exec` probes are refused, `preStop` is not run, security contexts and resource limits are not enforced, and volumes
 //! are not refreshed.
 
