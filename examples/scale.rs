@@ -38,7 +38,12 @@ async fn compare(cluster: &Cluster) -> Outcome<()> {
     if !installed.status.success() {
         return Err(installed.stderr.into());
     }
-    let available = ["wait", "--for=condition=Available", "--timeout=120s", "apiservice/v1.worker.gpustack.ai"];
+    let available = [
+        "wait",
+        "--for=condition=Available",
+        "--timeout=120s",
+        "apiservice/v1.worker.gpustack.ai",
+    ];
     kubectl(cluster, &available, "").await?;
     let deployment = json!({
         "apiVersion": "worker.gpustack.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "many"},

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if arguments.list {
         return libtest_mimic::run(&arguments, trials(&tests(), None)).exit_code();
     }
-    test_cluster::run(Setup { prometheus: std::env::var_os("WITHOUT").is_none() }, async move |cluster| {
+    test_cluster::run(Setup { prometheus: true }, async move |cluster| {
         run(cluster, arguments).await
     })
 }

@@ -140,9 +140,13 @@ async fn start(scenario: &Scenario) -> Result<String, Failure> {
     let often = example.replace("scrape_interval: 15s", "scrape_interval: 1s");
     ensure!(often != example, "the example's scrape interval is spelled otherwise");
     scenario.apply("monitoring", &often).await?;
-    scenario
-        .wait("monitoring", "condition=Available", "deployment/prometheus")
-        .await?;
+    let deployment = "deployment/prometheus";
+    if let Err(failure) = scenario.wait("monitoring", "condition=Available", deployment).await {
+        let log = scenario
+            .kubectl(&["logs", "--namespace", "monitoring", deployment])
+            .await;
+        return Err(format!("{failure}\n{}", log.unwrap_or_else(|failure| failure.to_string())).into());
+    }
     let address = "jsonpath={.items[0].status.podIP}";
     scenario
         .kubectl(&["get", "pods", "--namespace", "monitoring", "-o", address])
