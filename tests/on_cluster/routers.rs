@@ -340,10 +340,10 @@ impl Offered {
         let pair = "[{name: prefill, kind: Prefill, replicas: 0}, {name: decode, kind: Decode, replicas: 0}]";
         let ordinary = self.ordinary.iter().map(|policy| (format!("policy: {policy}"), server));
         let halves = self.halves.iter().map(|half| {
-            // `bucket` is of halves alone.
+            // `bucket` is of the prefill half alone.
             let whole = if self.ordinary.contains(half) { half } else { "random" };
             (
-                format!("policy: {whole}, prefillPolicy: {half}, decodePolicy: {half}"),
+                format!("policy: {whole}, prefillPolicy: {half}, decodePolicy: {whole}"),
                 pair,
             )
         });
