@@ -1,12 +1,12 @@
 //! The logic of model-deployment-operator: no process start, no signal, no global state.
 //!
 //! ```text
-//! ModelDeployment --validate--> plan --render--> objects + facts --apply--> API server
-//!                                                    |                         |
-//!                                                    +------> Pod-role index <-+ (watch: Pods, owners)
-//!                                                                 |
-//! GET .../metrics --authenticate--authorize--> gather ------------+
-//!    fan_out: Reading per Pod (body | reason, observedAt)
+//! ModelDeployment --validate--> plan --render--> objects, facts among them --apply--> API server
+//!                                                                                         |
+//!                                                    Pod-role index <---------------------+ (watch: Pods, owners)
+//!                                                          |
+//! GET .../metrics --authenticate--authorize--> gather -----+
+//!    scrape: Reading per Pod (body | reason, observedAt)
 //!    exposition: kept samples of the wanted families
 //!    window: baseline | delta
 //!    merge: gauges by (name, source, scope, role); windows and hits per Pod

@@ -16,6 +16,7 @@ pub fn definition() -> CustomResourceDefinition {
     stored.schema = stored.schema.take().map(|schema| {
         let mut schema = serde_json::to_value(schema).expect("a derived schema is JSON");
         refuse_nulls(&mut schema);
+        hold_quantities(&mut schema);
         describe_core_types_by_name(&mut schema);
         serde_json::from_value(schema).expect("the schema is still one")
     });
@@ -45,6 +46,24 @@ fn refuse_nulls(schema: &mut Value) {
             members.values_mut().for_each(refuse_nulls);
         }
         Value::Array(items) => items.iter_mut().for_each(refuse_nulls),
+        _ => {}
+    }
+}
+
+/// How Kubernetes spells a quantity.
+const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// A quantity is written as a number or a string, and every such member here is one: a string that is none is refused where it is
+/// written, not where a Pod is made of it.
+fn hold_quantities(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("x-kubernetes-int-or-string").is_some_and(|is| is == true) {
+                members.insert("pattern".into(), QUANTITY.into());
+            }
+            members.values_mut().for_each(hold_quantities);
+        }
+        Value::Array(items) => items.iter_mut().for_each(hold_quantities),
         _ => {}
     }
 }

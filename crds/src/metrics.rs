@@ -188,7 +188,7 @@ pub struct Missing {
     /// The role's kind; absent for routers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role_kind: Option<RoleKind>,
-    /// The machine's word (metrics contract, section 6).
+    /// The machine's word: one of the codes that `model-deployment-operator fields` lists.
     pub code: String,
     /// One plain sentence.
     pub reason: String,

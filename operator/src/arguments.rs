@@ -72,7 +72,7 @@ pub struct Snapshot {
     /// The container restarted between the readings around this time. May be repeated.
     #[arg(long, value_name = "ROLE/ORDINAL@SECONDS")]
     pub restarts: Vec<Restart>,
-    /// Which lists to answer.
+    /// Which lists to answer. This version answers standard only.
     #[arg(long, default_value = "standard")]
     pub view: View,
     /// How the answer is written; a refusal is JSON under `table` too.
@@ -89,21 +89,21 @@ pub struct Images {
     /// Default image of vllm-router.
     #[arg(
         long,
-        default_value = "vllm/vllm-router:v0.1.17",
+        default_value_t = Defaults::default().vllm_router_image,
         env = "MODEL_DEPLOYMENT_OPERATOR_VLLM_ROUTER_IMAGE"
     )]
     pub vllm_router_image: String,
     /// Default image of sglang-gateway.
     #[arg(
         long,
-        default_value = "lmsysorg/sgl-model-gateway:v0.3.2",
+        default_value_t = Defaults::default().sglang_gateway_image,
         env = "MODEL_DEPLOYMENT_OPERATOR_SGLANG_GATEWAY_IMAGE"
     )]
     pub sglang_gateway_image: String,
     /// Default image of llm-d-router.
     #[arg(
         long,
-        default_value = "gpustack/llm-router:v0.3.1",
+        default_value_t = Defaults::default().llm_d_router_image,
         env = "MODEL_DEPLOYMENT_OPERATOR_LLM_D_ROUTER_IMAGE"
     )]
     pub llm_d_router_image: String,

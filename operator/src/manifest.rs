@@ -72,11 +72,7 @@ pub fn read(file: &str) -> Result<ModelDeployment, ManifestError> {
 /// # Errors
 /// The first thing that an API server would refuse.
 pub fn parse(text: &str) -> Result<ModelDeployment, ManifestError> {
-    let documents = serde_yaml::Deserializer::from_str(text)
-        .map(Value::deserialize)
-        .filter(|document| !matches!(document, Ok(Value::Null)))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(ManifestError::Malformed)?;
+    let documents = documents(text).map_err(ManifestError::Malformed)?;
     let [manifest] = <[Value; 1]>::try_from(documents).map_err(|documents| ManifestError::Count(documents.len()))?;
     check_resource(&manifest)?;
     check_schema(&manifest)?;
@@ -86,6 +82,17 @@ pub fn parse(text: &str) -> Result<ModelDeployment, ManifestError> {
         ManifestError::Rule(errors.as_slice().first().map(sentence).unwrap_or_default())
     })?;
     Ok(deployment)
+}
+
+/// The documents of a file. JSON is read as JSON first: to a reader of YAML its pairs of `\u` escapes are no characters.
+fn documents(text: &str) -> Result<Vec<Value>, serde_yaml::Error> {
+    if let Ok(document @ Value::Object(_)) = serde_json::from_str(text) {
+        return Ok(vec![document]);
+    }
+    serde_yaml::Deserializer::from_str(text)
+        .map(Value::deserialize)
+        .filter(|document| !matches!(document, Ok(Value::Null)))
+        .collect()
 }
 
 /// A broken rule's own message, which names its field or is told after it.
@@ -184,6 +191,13 @@ mod tests {
     }
 
     #[test]
+    fn json_of_a_model_beyond_the_basic_plane_is_read() {
+        let text = r#"{"apiVersion": "worker.gpustack.ai/v1", "kind": "ModelDeployment", "metadata": {"name": "chat"},
+            "spec": {"model": {"name": "\u6a21\u578b-\ud83d\ude42"}, "engine": {"name": "vLLM", "image": "i"}, "roles": [{"name": "a"}]}}"#;
+        assert_eq!(parse(text).unwrap().spec.model.name, "模型-🙂");
+    }
+
+    #[test]
     fn bad_input_gives_one_sentence() {
         let spec = |more: &str| format!("{HEAD}spec: {{model: {{name: m}}, engine: {{name: vLLM, image: i}}, {more}}}");
         let table = [
@@ -211,6 +225,14 @@ mod tests {
             (
                 spec("roles: [{name: a}, {name: a}]"),
                 "spec.roles: two items have name \"a\"",
+            ),
+            (
+                spec("roles: [{name: a, shmSize: 1.5}]"),
+                "spec.roles[0].shmSize: must be a whole number or a string",
+            ),
+            (
+                spec("roles: [{name: a, shmSize: 16GB}]"),
+                r#"spec.roles[0].shmSize: "16GB" does not match ^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"#,
             ),
             (
                 spec("roles: [{name: router}]"),

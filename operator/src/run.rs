@@ -168,7 +168,7 @@ impl Answers for Reader {
         async move {
             // An index that has not listed everything does not know what is absent.
             if !self.index.is_listed() {
-                return Err(Refusal::NoPods(
+                return Err(Refusal::NoAnswer(
                     "the operator has just started and has not listed the Pods yet".into(),
                 ));
             }
@@ -177,10 +177,7 @@ impl Answers for Reader {
             self.snapshots
                 .answer(&deployment, query)
                 .await
-                .map_err(|refusal| match refusal {
-                    snapshot::Refusal::NoPods { .. } => Refusal::NoPods(refusal.to_string()),
-                    snapshot::Refusal::AllUnreadable { .. } => Refusal::Unreadable(refusal.to_string()),
-                })
+                .map_err(|refusal| Refusal::NoAnswer(refusal.to_string()))
         }
         .boxed()
     }

@@ -30,10 +30,10 @@ pub fn check(schema: &Value, value: &Value, path: &str) -> Result<(), SchemaErro
         })
     };
     if schema["x-kubernetes-int-or-string"] == true {
-        return if value.is_string() || value.is_number() {
-            Ok(())
-        } else {
-            refuse("must be a number or a string".into())
+        return match value {
+            Value::String(text) => check_text(schema, text).or_else(refuse),
+            _ if is_of_type(value, "integer") => Ok(()),
+            _ => refuse("must be a whole number or a string".into()),
         };
     }
     if let Some(kind) = schema["type"].as_str()
@@ -248,7 +248,11 @@ mod tests {
             ),
             (
                 json!({"name": "abc", "memory": true}),
-                Some("x.memory: must be a number or a string"),
+                Some("x.memory: must be a whole number or a string"),
+            ),
+            (
+                json!({"name": "abc", "memory": 1.5}),
+                Some("x.memory: must be a whole number or a string"),
             ),
             (
                 json!({"name": "abc", "labels": {"a": 1}}),

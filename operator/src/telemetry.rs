@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use http::{Response, StatusCode, header};
 use http_body_util::Full;
@@ -24,6 +25,8 @@ use crate::arguments::LogFormat;
 
 /// Prefix of the operator's own series.
 const PREFIX: &str = "model_deployment_operator";
+/// Before the next try when a connection cannot be accepted, which is when the process has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Starts logging to standard error.
 pub fn log(format: LogFormat, filter: &str) -> Result<(), ParseError> {
@@ -53,6 +56,7 @@ pub async fn serve(listener: TcpListener, leading: watch::Receiver<bool>) {
             Ok((socket, _)) => socket,
             Err(error) => {
                 tracing::warn!(%error, "a connection to the metrics page was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };

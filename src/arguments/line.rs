@@ -1,6 +1,6 @@
 //! A command line in the making.
 
-/// Arguments in order, each written in one way: `--flag=value` for values, bare words for switches and lists.
+/// Arguments in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line(Vec<String>);
 

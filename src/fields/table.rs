@@ -232,7 +232,6 @@ pub const FIELDS: &[Field] = &[
             part: all("smg_router_request_errors_total"),
             whole: all("smg_router_requests_total"),
         },
-        unit: "fraction",
         ..rate(
             "error-ratio",
             Producer::SglangGateway,

@@ -30,6 +30,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashMap, HashSet};
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::runtime::watcher::Event;
@@ -122,9 +124,16 @@ impl Index {
             pods.extend(tables.routers(namespace, uid, &format!("{name}-{role}"), role));
         }
         pods.sort_by(|left, right| left.role.cmp(&right.role));
-        for pod in &mut pods {
-            let claims = |other: &Row<Observed>| other.uid != pod.uid && other.value.claims(pod.address);
-            pod.contested = !pod.host_network && tables.pods.rows().any(claims);
+        let own: HashSet<_> = pods.iter().filter_map(|pod| pod.address).collect();
+        let mut holders: HashMap<_, Vec<_>> = HashMap::new();
+        for row in tables.pods.rows() {
+            if let Some(address) = row.value.held_address().filter(|address| own.contains(address)) {
+                holders.entry(address).or_default().push(row.uid.as_str());
+            }
+        }
+        for pod in pods.iter_mut().filter(|pod| !pod.host_network) {
+            let holders = pod.address.and_then(|address| holders.get(&address));
+            pod.contested = holders.is_some_and(|holders| holders.iter().any(|uid| *uid != pod.uid));
         }
         Some(Deployment {
             namespace: namespace.into(),

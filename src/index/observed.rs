@@ -45,10 +45,10 @@ impl Observed {
         }
     }
 
-    /// Whether the Pod lives at `address`, as far as its status says. Pods on their node's network share theirs by design.
-    pub(super) fn claims(&self, address: Option<IpAddr>) -> bool {
+    /// The address that the Pod lives at alone, as far as its status says. Pods on their node's network share theirs by design.
+    pub(super) fn held_address(&self) -> Option<IpAddr> {
         let ended = matches!(self.phase, Phase::Succeeded | Phase::Failed);
-        address.is_some() && self.address == address && !self.host_network && !ended
+        self.address.filter(|_| !self.host_network && !ended)
     }
 
     /// The role that the Pod names itself: a hint.

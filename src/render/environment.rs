@@ -1,5 +1,6 @@
-//! Variables of the engine container that the operator keeps for itself.
+//! Variables of containers: how they are written, and those of the engine that the operator keeps for itself.
 
+use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use model_deployment_crds::role::Role;
 
 use super::Refusal;
@@ -26,5 +27,30 @@ pub(super) fn refuse_owned(role: &Role, owned: &[&str], way_out: &'static str) -
             way_out,
         }),
         None => Ok(()),
+    }
+}
+
+/// A variable with a value.
+pub(super) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
+    EnvVar {
+        name: name.into(),
+        value: Some(value.into()),
+        value_from: None,
+    }
+}
+
+/// A variable that holds a field of its Pod.
+pub(super) fn field(name: &str, path: &str) -> EnvVar {
+    let field_ref = ObjectFieldSelector {
+        api_version: Some("v1".into()),
+        field_path: path.into(),
+    };
+    EnvVar {
+        name: name.into(),
+        value: None,
+        value_from: Some(EnvVarSource {
+            field_ref: Some(field_ref),
+            ..Default::default()
+        }),
     }
 }

@@ -78,8 +78,8 @@ impl RolePlan {
         (self.size > 1).then(|| service::of_replica(&self.metadata, &self.instance, &self.name, ordinal))
     }
 
-    /// The name of [`Self::replica_service`].
-    pub fn replica_name(&self, ordinal: u32) -> String {
+    /// The name of a replica, and of its [`Self::replica_service`].
+    fn replica_name(&self, ordinal: u32) -> String {
         format!("{}-{}-{ordinal}", self.instance, self.name)
     }
 
@@ -95,8 +95,17 @@ impl RolePlan {
 }
 
 impl Plan {
-    /// Every object in the order of creation: Services, then the router and the coordinator, then the Pods of every role.
+    /// Every object in the order of creation: [`Self::objects_but_pods`], then the Pods of every role.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
+        let pods = self
+            .roles
+            .iter()
+            .flat_map(|role| role.positions().map(|position| role.pod(position)));
+        self.objects_but_pods().chain(pods.map(Object::from))
+    }
+
+    /// Services, then the router and the coordinator, in the order of creation.
+    pub fn objects_but_pods(&self) -> impl Iterator<Item = Object> + '_ {
         let services = self.services.iter().cloned().map(Object::from);
         let replicas = self
             .roles
@@ -106,14 +115,7 @@ impl Plan {
             .into_iter()
             .flatten()
             .flat_map(RouterPlan::objects);
-        let pods = self
-            .roles
-            .iter()
-            .flat_map(|role| role.positions().map(|position| role.pod(position)));
-        services
-            .chain(replicas.map(Object::from))
-            .chain(routers)
-            .chain(pods.map(Object::from))
+        services.chain(replicas.map(Object::from)).chain(routers)
     }
 }
 
@@ -150,23 +152,15 @@ pub(super) fn plan(setting: &Setting<'_>) -> Result<Plan, Refusal> {
         .map(|(role, engine)| role_plan(setting, role, engine))
         .collect::<Result<_, _>>()?;
 
-    // The port of a role in its Pods: behind a proxy, the proxy's.
-    let target = |role: &Role, engine: &Engine| {
-        if setting.has_proxy(role) {
-            ports::serving(role)
-        } else {
-            engine.port
-        }
-    };
     let front = workers.iter().find(|(role, _)| setting.front() == Some(*role));
     let mut services: Vec<_> = front
         .iter()
-        .map(|(role, engine)| service::front(setting, role, target(role, engine)))
+        .map(|(role, engine)| service::front(setting, role, ports::in_pod(setting, role, engine)))
         .collect();
     services.extend(
         workers
             .iter()
-            .map(|(role, engine)| service::of_role(setting, role, target(role, engine))),
+            .map(|(role, engine)| service::of_role(setting, role, ports::in_pod(setting, role, engine))),
     );
     let endpoint = match (&router, front) {
         (Some(_), _) => format!(

@@ -1,9 +1,8 @@
 //! The Pods of an engine role: one template for leaders, one for followers, and the Pod of a position.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, EnvVar,
-    HTTPGetAction, LocalObjectReference, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume,
-    VolumeMount,
+    Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, HTTPGetAction,
+    LocalObjectReference, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -90,8 +89,8 @@ pub(super) fn place(template: &Pod, instance: &str, role: &str, size: u32, posit
         for container in spec.containers.iter_mut().filter(|container| container.name == MAIN) {
             // First, so that a user's own variables and the arguments may refer to them.
             let rank = [
-                variable(environment::LEADER_ADDRESS, leader.clone()),
-                variable(environment::MEMBER_INDEX, member.to_string()),
+                environment::variable(environment::LEADER_ADDRESS, leader.clone()),
+                environment::variable(environment::MEMBER_INDEX, member.to_string()),
             ];
             container.env.get_or_insert_default().splice(0..0, rank);
         }
@@ -133,7 +132,7 @@ fn container(setting: &Setting<'_>, role: &Role, engine: &Engine, member: Member
     mounts.extend(role.volume_mounts.iter().cloned());
     let mut env = Vec::new();
     if role.size > 1 {
-        env.push(variable(environment::SIZE, role.size.to_string()));
+        env.push(environment::variable(environment::SIZE, role.size.to_string()));
     }
     env.extend(engine.env.iter().cloned());
     env.extend(role.env.iter().cloned());
@@ -305,15 +304,7 @@ fn check_volumes(role: &Role, engine: &Engine) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn variable(name: &str, value: String) -> EnvVar {
-    EnvVar {
-        name: name.into(),
-        value: Some(value),
-        value_from: None,
-    }
-}
-
 /// Kubernetes tells an absent list from an empty one.
-fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+pub(super) fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
 }

@@ -44,6 +44,15 @@ pub(super) fn behind_proxy(role: &Role) -> u16 {
     }
 }
 
+/// The port at which a role takes requests in its Pods: behind a proxy, the proxy's.
+pub(super) fn in_pod(setting: &Setting<'_>, role: &Role, engine: &Engine) -> u16 {
+    if setting.has_proxy(role) {
+        serving(role)
+    } else {
+        engine.port
+    }
+}
+
 /// A port of a container.
 pub(super) fn declare(name: &str, port: u16) -> ContainerPort {
     ContainerPort {
@@ -93,8 +102,7 @@ const EXTRA_ARGS: &str = "--port in extraArgs";
 fn reserved(setting: &Setting<'_>, role: &Role) -> Vec<(u16, &'static str)> {
     let mut reserved = Vec::new();
     let vllm = setting.engine() == EngineName::Vllm;
-    let events = vllm && setting.is_routed_by(RouterName::LlmD) && role.kind != RoleKind::Decode;
-    if events {
+    if setting.publishes_events(role) {
         reserved.push((EVENTS, "that of the engine's cache events"));
         reserved.push((
             EVENTS_REPLAY,

@@ -1,12 +1,12 @@
 //! Direct decode: the routing proxy in front of a decode engine under llm-d-router.
 
-use k8s_openapi::api::core::v1::{Container, EnvVar};
+use k8s_openapi::api::core::v1::Container;
 use model_deployment_crds::model_deployment::{EngineName, TransferConnector};
 use model_deployment_crds::role::Role;
 
 use super::engine::Engine;
 use super::setting::Setting;
-use super::{pod, ports, router, security};
+use super::{environment, pod, ports, router, security};
 use crate::arguments::Line;
 
 /// The proxy as a sidecar: it starts before the engine and has the role's serving port.
@@ -19,12 +19,10 @@ pub(super) fn container(setting: &Setting<'_>, role: &Role, engine: &Engine) -> 
     match (setting.engine(), setting.transfer.map(|path| path.connector)) {
         (EngineName::Sglang, _) => {
             line.assign("--kv-connector", "sglang");
-            let port = ports::BOOTSTRAP.to_string();
-            env = Some(vec![EnvVar {
-                name: "SGLANG_BOOTSTRAP_PORT".into(),
-                value: Some(port),
-                value_from: None,
-            }]);
+            env = Some(vec![environment::variable(
+                "SGLANG_BOOTSTRAP_PORT",
+                ports::BOOTSTRAP.to_string(),
+            )]);
         }
         (EngineName::Vllm, Some(TransferConnector::Nixl)) => {
             line.assign("--kv-connector", "nixlv2");

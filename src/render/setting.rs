@@ -100,6 +100,11 @@ impl<'a> Setting<'a> {
             && self.is_routed_by(RouterName::LlmD)
     }
 
+    /// Whether the role's engine publishes its cache events: under llm-d-router every vLLM role but a decode half.
+    pub fn publishes_events(&self, role: &Role) -> bool {
+        self.engine() == EngineName::Vllm && self.is_routed_by(RouterName::LlmD) && role.kind != RoleKind::Decode
+    }
+
     /// Whether blocks travel over RDMA anywhere, for which memory must be locked.
     pub fn uses_rdma(&self) -> bool {
         let store = matches!(self.cache, Some(Cache::Store(pool)) if pool.protocol == Protocol::Rdma);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::fields::Code;
+
 /// A failed fetch. `Display` is one sentence for the user: no address, no URL, no header, no transport text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unread {
@@ -37,17 +39,17 @@ pub enum Unreadable {
 }
 
 impl Unread {
-    /// The code word of the contract. The number of an [`Unread::HttpStatus`] is in its sentence.
-    pub fn code(self) -> &'static str {
+    /// The code of the contract. The number of an [`Unread::HttpStatus`] is in its sentence.
+    pub fn code(self) -> Code {
         match self {
-            Self::Refused => "Refused",
-            Self::Timeout => "Timeout",
-            Self::TlsUntrusted => "TlsUntrusted",
-            Self::TlsClientCertificate => "TlsClientCertificate",
-            Self::HttpStatus(_) => "HttpStatus",
-            Self::TooLarge => "TooLarge",
-            Self::AddressDenied => "AddressDenied",
-            Self::Unreadable(_) => "Unreadable",
+            Self::Refused => Code::Refused,
+            Self::Timeout => Code::Timeout,
+            Self::TlsUntrusted => Code::TlsUntrusted,
+            Self::TlsClientCertificate => Code::TlsClientCertificate,
+            Self::HttpStatus(_) => Code::HttpStatus,
+            Self::TooLarge => Code::TooLarge,
+            Self::AddressDenied => Code::AddressDenied,
+            Self::Unreadable(_) => Code::Unreadable,
         }
     }
 }
@@ -104,6 +106,6 @@ mod tests {
             Unread::HttpStatus(503).to_string(),
             "The Pod answered with HTTP status 503."
         );
-        assert_eq!(Unread::HttpStatus(503).code(), "HttpStatus");
+        assert_eq!(Unread::HttpStatus(503).code(), Code::HttpStatus);
     }
 }

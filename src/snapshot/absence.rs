@@ -18,25 +18,22 @@ impl Subject<'_> {
                 "{family} is declared as a {other} in the Pod's metrics, not as a {kind}."
             ));
         }
-        if self.trail.had(family) {
-            return absent(format!(
-                "{family} was in this container's metrics before and is not any more."
-            ));
-        }
-        if let Support::IfThere(reason) = support {
+        let had = self.trail.had(family);
+        if let (Support::IfThere(reason), false) = (support, had) {
             return Fault::new(Code::Unsupported, reason);
         }
         let (declared, near) = match state {
             State::Absent { declared, near } => (declared, near),
             _ => (false, None),
         };
+        let gone = if had { " any more" } else { "" };
         let reason = match (near, declared) {
-            (Some(near), _) => format!("{family} is not in the Pod's metrics, which hold {near} instead."),
-            (None, true) => format!("{family} is declared in the Pod's metrics but has no sample."),
-            (None, false) => format!("{family} is not in the Pod's metrics."),
+            (Some(near), _) => format!("{family} is not in the Pod's metrics{gone}; {near} is there instead."),
+            (None, true) => format!("{family} is declared in the Pod's metrics but has no sample{gone}."),
+            (None, false) => format!("{family} is not in the Pod's metrics{gone}."),
         };
-        // A renamed series is not one that waits for its first use.
-        if near.is_some() || !self.trail.last().holds_prefix() {
+        // A series that vanished or was renamed is not one that waits for its first use.
+        if had || near.is_some() || !self.trail.last().holds_prefix() {
             return absent(reason);
         }
         let not_yet = |required| {

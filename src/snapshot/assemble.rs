@@ -10,7 +10,7 @@ use model_deployment_crds::role::RoleKind;
 use super::fault::Fault;
 use super::plan::Plan;
 use super::refusal::Refusal;
-use super::subject::{Figure, Subject};
+use super::subject::{Figure, Subject, overflow};
 use crate::fields::{self, Field, List};
 use crate::index::{Deployment, IndexedPod};
 use crate::pod::{Facts, Producer};
@@ -151,6 +151,9 @@ impl<'a> Answer<'a> {
                     };
                     (field, empty)
                 });
+                if (gauge.value + value).is_infinite() {
+                    return self.name(pod, facts, field, overflow(field));
+                }
                 gauge.value += value;
                 gauge.pod_count += 1;
                 gauge.observed_at.0 = gauge.observed_at.0.min(observed_at.0);

@@ -34,7 +34,7 @@ impl Fault {
 
     /// A failed fetch.
     pub(super) fn unread(unread: Unread) -> Self {
-        Self::new(unread.code().parse().unwrap_or(Code::Unreadable), unread.to_string())
+        Self::new(unread.code(), unread.to_string())
     }
 
     /// A body that is no metrics text.

@@ -35,26 +35,26 @@ pub struct Replayed {
     pub body: Result<Bytes, Failure>,
 }
 
-/// A given failure: a code of a Pod, and the number of an `HttpStatus`.
+/// A given failure of one Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
-    code: Code,
-    status: Option<u16>,
-    unreadable: Option<Unreadable>,
+pub enum Failure {
+    /// It has no address, so that it is not asked.
+    NoAddress,
+    /// It does not run, so that it is not asked.
+    NotRunning,
+    /// It is being deleted, so that it is not asked.
+    Terminating,
+    /// The fetch failed.
+    Unread(Unread),
+    /// The server answered with a status other than 200, and which is not said.
+    HttpStatus,
+    /// The body is no metrics text.
+    NotExposition,
 }
 
 impl From<Unread> for Failure {
     fn from(unread: Unread) -> Self {
-        let (status, unreadable) = match unread {
-            Unread::HttpStatus(status) => (Some(status), None),
-            Unread::Unreadable(unreadable) => (None, Some(unreadable)),
-            _ => (None, None),
-        };
-        Self {
-            code: unread.code().parse().unwrap_or(Code::Unreadable),
-            status,
-            unreadable,
-        }
+        Self::Unread(unread)
     }
 }
 
@@ -70,62 +70,50 @@ impl FromStr for Failure {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || UnknownFailure(text.to_owned());
-        let (word, status) = match text.split_once('=') {
-            Some((word, status)) => (word, Some(status.parse().map_err(|_| unknown())?)),
-            None => (text, None),
-        };
-        let code = word.parse().map_err(|_| unknown())?;
-        let failure = Self {
-            code,
-            status,
-            unreadable: None,
-        };
-        let is_pods = failure.is_of_state() || failure.fault().is_some();
-        let is_status = code == Code::HttpStatus;
-        (is_pods && (status.is_none() || is_status))
-            .then_some(failure)
-            .ok_or_else(unknown)
+        if let Some((word, status)) = text.split_once('=') {
+            let status = status.parse().map_err(|_| unknown())?;
+            return match word.parse() {
+                Ok(Code::HttpStatus) => Ok(Self::Unread(Unread::HttpStatus(status))),
+                _ => Err(unknown()),
+            };
+        }
+        Ok(match text.parse().map_err(|_| unknown())? {
+            Code::NoAddress => Self::NoAddress,
+            Code::NotRunning => Self::NotRunning,
+            Code::Terminating => Self::Terminating,
+            Code::Refused => Self::Unread(Unread::Refused),
+            Code::Timeout => Self::Unread(Unread::Timeout),
+            Code::TlsUntrusted => Self::Unread(Unread::TlsUntrusted),
+            Code::TlsClientCertificate => Self::Unread(Unread::TlsClientCertificate),
+            Code::HttpStatus => Self::HttpStatus,
+            Code::TooLarge => Self::Unread(Unread::TooLarge),
+            Code::NotExposition => Self::NotExposition,
+            Code::AddressDenied => Self::Unread(Unread::AddressDenied),
+            Code::Unreadable => Self::Unread(Unread::Unreadable(Unreadable::Connection)),
+            _ => return Err(unknown()),
+        })
     }
 }
 
 impl Failure {
-    /// Whether it is a state of the Pod, in which it is not asked.
-    fn is_of_state(self) -> bool {
-        matches!(self.code, Code::NoAddress | Code::NotRunning | Code::Terminating)
-    }
-
-    /// Puts the Pod into that state.
+    /// Puts the Pod into the state in which it is not asked, if this is one.
     fn apply(self, pod: &mut IndexedPod) {
-        match self.code {
-            Code::NoAddress => pod.address = None,
-            Code::NotRunning => pod.phase = Phase::Pending,
-            Code::Terminating => pod.terminating = true,
-            _ => {}
+        match self {
+            Self::NoAddress => pod.address = None,
+            Self::NotRunning => pod.phase = Phase::Pending,
+            Self::Terminating => pod.terminating = true,
+            Self::Unread(_) | Self::HttpStatus | Self::NotExposition => {}
         }
     }
 
-    /// The fault of a fetch.
-    fn fault(self) -> Option<Fault> {
-        Some(Fault::unread(match self.code {
-            Code::Refused => Unread::Refused,
-            Code::Timeout => Unread::Timeout,
-            Code::TlsUntrusted => Unread::TlsUntrusted,
-            Code::TlsClientCertificate => Unread::TlsClientCertificate,
-            Code::HttpStatus => match self.status {
-                Some(status) => Unread::HttpStatus(status),
-                None => {
-                    return Some(Fault::new(
-                        Code::HttpStatus,
-                        "The Pod answered with an HTTP status other than 200.",
-                    ));
-                }
-            },
-            Code::TooLarge => Unread::TooLarge,
-            Code::AddressDenied => Unread::AddressDenied,
-            Code::Unreadable => Unread::Unreadable(self.unreadable.unwrap_or(Unreadable::Connection)),
-            Code::NotExposition => return Some(Fault::not_exposition()),
-            _ => return None,
-        }))
+    /// What the read of the Pod came to. The plan names a Pod that is not asked anyway.
+    fn fault(self) -> Fault {
+        match self {
+            Self::NoAddress | Self::NotRunning | Self::Terminating => unreadable(),
+            Self::Unread(unread) => Fault::unread(unread),
+            Self::HttpStatus => Fault::new(Code::HttpStatus, "The Pod answered with an HTTP status other than 200."),
+            Self::NotExposition => Fault::not_exposition(),
+        }
     }
 }
 
@@ -172,7 +160,7 @@ fn read(
     let body = match &reading.body {
         Ok(body) if body.len() > limits::BODY_BYTES => return Err(Fault::unread(Unread::TooLarge)),
         Ok(body) => body,
-        Err(failure) => return Err(failure.fault().unwrap_or_else(unreadable)),
+        Err(failure) => return Err(failure.fault()),
     };
     let facts = pod.facts.as_ref().ok_or_else(unreadable)?;
     let exposition = exposition::read(body, fields::wanted(facts.producer)).map_err(|_| Fault::not_exposition())?;

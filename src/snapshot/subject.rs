@@ -35,6 +35,17 @@ pub(super) enum Figure {
     Hits { hits: f64, queries: f64, seconds: f64 },
 }
 
+impl Figure {
+    /// Whether it is a figure: finite samples can add up to what is no number.
+    fn is_finite(self) -> bool {
+        match self {
+            Self::Gauge(value) => value.is_finite(),
+            Self::Window { value, samples, .. } => value.is_finite() && samples.is_finite(),
+            Self::Hits { hits, queries, .. } => hits.is_finite() && queries.is_finite(),
+        }
+    }
+}
+
 impl Subject<'_> {
     /// The figure of a field.
     ///
@@ -42,6 +53,14 @@ impl Subject<'_> {
     ///
     /// Why there is none. No fault where another field's entry stands for this one.
     pub(super) fn judge(&self, field: &Field, support: Support) -> Result<Figure, Option<Fault>> {
+        let figure = self.measure(field, support)?;
+        figure
+            .is_finite()
+            .then_some(figure)
+            .ok_or_else(|| Some(overflow(field)))
+    }
+
+    fn measure(&self, field: &Field, support: Support) -> Result<Figure, Option<Fault>> {
         if let (List::Traffic, Measure::Ratio { part, whole }) = (field.list, field.measure) {
             return self.judge_errors(field, part, whole);
         }
@@ -244,6 +263,14 @@ impl Subject<'_> {
 /// The length of a window, to the microsecond, as the times of the two reads are written.
 fn seconds(baseline: Baseline) -> f64 {
     (baseline.window.as_secs_f64() * 1e6).round() / 1e6
+}
+
+/// An infinite figure, which is no value any more than an infinite sample is (metrics contract, section 4).
+pub(super) fn overflow(field: &Field) -> Fault {
+    Fault::new(
+        Code::NotUsable,
+        format!("{} comes to more than a number holds.", field.source()),
+    )
 }
 
 fn idle() -> Fault {

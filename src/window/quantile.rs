@@ -9,20 +9,18 @@ use crate::exposition::Bound;
 /// Relative difference below which PromQL takes two neighbouring buckets for equal, since rates of floats are not exact.
 const SMALL: f64 = 1e-12;
 
-/// The quantiles of an answer. None where the buckets do not end at infinity, are fewer than two, or hold nothing.
+/// The quantiles of an answer. None where the buckets do not end at infinity, are fewer than two, hold nothing, or reach so far that a
+/// quantile is no number.
 pub fn quantiles(buckets: &BTreeMap<Bound, f64>) -> Option<Quantiles> {
     let buckets = monotonic(buckets);
     let (infinite, observations) = *buckets.last()?;
     if infinite != f64::INFINITY || buckets.len() < 2 || observations <= 0.0 {
         return None;
     }
-    let quantile = |q: f64| quantile(q * observations, &buckets);
-    Some(Quantiles {
-        p50: quantile(0.5),
-        p90: quantile(0.9),
-        p95: quantile(0.95),
-        p99: quantile(0.99),
-    })
+    let quantiles = [0.5, 0.9, 0.95, 0.99].map(|q| quantile(q * observations, &buckets));
+    let [p50, p90, p95, p99] = quantiles;
+    let are_numbers = quantiles.iter().all(|value| value.is_finite());
+    are_numbers.then_some(Quantiles { p50, p90, p95, p99 })
 }
 
 /// The value at a rank: linear within its bucket, the last finite bound where the rank falls behind it.

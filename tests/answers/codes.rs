@@ -332,6 +332,27 @@ fn a_counter_without_total_is_absent_and_the_near_match_is_named() {
     assert!(entry.reason.contains("vllm:prefix_cache_hits "), "{}", entry.reason);
 }
 
+#[test]
+fn what_vanished_is_said_with_its_near_match_or_its_declaration() {
+    let reason = |body: &str| {
+        let answer = server()
+            .read("server/0", 0.0, format!("{RUNNING} 1\n"))
+            .read("server/0", 2.0, body)
+            .answer();
+        assert_eq!(code(&answer, RUNNING), ("Absent", true), "{body}");
+        missing(&answer, RUNNING).reason.clone()
+    };
+    let renamed = reason("vllm_num_requests_running 1\n");
+    let declared = reason(&format!("# TYPE {RUNNING} gauge\n"));
+    let gone = reason("vllm:num_requests_waiting 1\n");
+    for reason in [&renamed, &declared, &gone] {
+        assert!(reason.contains("any more"), "{reason}");
+    }
+    assert!(renamed.contains("vllm_num_requests_running"), "{renamed}");
+    assert!(declared.contains("declared"), "{declared}");
+    assert!(!gone.contains("declared"), "{gone}");
+}
+
 /// Asked with an OpenMetrics `Accept`, SGLang writes `_` for its `:`.
 #[test]
 fn renamed_samples_are_absent_and_named() {

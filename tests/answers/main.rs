@@ -4,6 +4,7 @@ mod captures;
 mod codes;
 mod gauges;
 mod idle;
+mod magnitude;
 mod polling;
 mod ranks;
 mod refusals;

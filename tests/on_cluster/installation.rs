@@ -85,6 +85,13 @@ async fn the_leader_killed_leaves_the_api_available_and_the_next_one_reconciles(
     scenario
         .wait(NAMESPACE, "condition=Ready", &format!("pod/{pod}"))
         .await?;
+    // A Lease that somebody deletes is made again, and somebody leads.
+    let lease = format!("lease/{RELEASE}");
+    scenario.kubectl(&["delete", &lease, "--namespace", NAMESPACE]).await?;
+    let started = tokio::time::Instant::now();
+    while leader(&scenario).await.unwrap_or_default().is_empty() {
+        ensure!(started.elapsed() < PATIENCE, "nobody leads after the Lease was deleted");
+    }
     Ok(())
 }
 

@@ -3,12 +3,18 @@
 //!
 //! An executable without the ordinary harness, since a cluster needs a process of one thread to begin with.
 
+mod answer;
+mod bodies;
+mod crowd;
 mod deployment;
 mod edits;
+mod idle;
 mod installation;
 mod offline;
 mod plugin;
+mod polling;
 mod prometheus;
+mod quantiles;
 mod request;
 mod resource;
 mod rollout;
@@ -16,6 +22,7 @@ mod routers;
 mod scenario;
 mod straight;
 mod subresource;
+mod windows;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,6 +53,12 @@ fn tests() -> Vec<Test> {
         routers::tests(),
         rollout::tests(),
         prometheus::tests(),
+        windows::tests(),
+        idle::tests(),
+        bodies::tests(),
+        polling::tests(),
+        crowd::tests(),
+        quantiles::tests(),
     ]
     .concat()
 }

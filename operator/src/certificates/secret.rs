@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::PostParams;
+use model_deployment::pod::labels;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -100,10 +101,7 @@ pub(super) async fn store(
             api.replace(name, &params, &secret).await
         }
         None => {
-            let labels = BTreeMap::from([(
-                "app.kubernetes.io/managed-by".to_owned(),
-                "model-deployment-operator".to_owned(),
-            )]);
+            let labels = BTreeMap::from([(labels::MANAGED_BY.to_owned(), labels::OPERATOR.to_owned())]);
             let secret = Secret {
                 metadata: ObjectMeta {
                     name: Some(name.to_owned()),

@@ -30,6 +30,10 @@ pub fn holds(rendered: &Value, live: &Value, claims: &Value) -> bool {
     let Value::Object(rendered) = rendered else {
         return false;
     };
+    // Nothing is claimed: all of it was taken over.
+    if claims.as_object().is_none_or(Map::is_empty) {
+        return false;
+    }
     let owned: Map<_, _> = rendered
         .iter()
         .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind"))

@@ -2,7 +2,7 @@
 //! No client required.
 
 use model_deployment::pod::labels::Position;
-use model_deployment::render::{self, Defaults, Object, Plan, Refusal, RolePlan};
+use model_deployment::render::{self, Defaults, Object, Refusal, RolePlan};
 use model_deployment_crds::ModelDeployment;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ impl Role {
 pub fn validate(object: &ModelDeployment, defaults: &Defaults) -> Result<Wanted, Refusal> {
     let plan = render::render(object, defaults)?;
     Ok(Wanted {
-        objects: objects(&plan),
+        objects: plan.objects_but_pods().map(|object| applied(&object)).collect(),
         endpoint: plan.endpoint,
         roles: plan
             .roles
@@ -62,23 +62,6 @@ pub fn validate(object: &ModelDeployment, defaults: &Defaults) -> Result<Wanted,
             })
             .collect(),
     })
-}
-
-fn objects(plan: &Plan) -> Vec<Value> {
-    let services = plan.services.iter().cloned().map(Object::from);
-    let replicas = plan
-        .roles
-        .iter()
-        .flat_map(|role| (0..role.replicas).filter_map(|ordinal| role.replica_service(ordinal)));
-    let routers = [&plan.router, &plan.coordinator]
-        .into_iter()
-        .flatten()
-        .flat_map(|router| router.objects());
-    services
-        .chain(replicas.map(Object::from))
-        .chain(routers)
-        .map(|object| applied(&object))
-        .collect()
 }
 
 /// The object in the form that is applied: without a status, which is not ours to write.

@@ -6,7 +6,7 @@ use http::{HeaderMap, Response};
 use serde_json::{Value, json};
 
 use super::negotiation::{Offer, choose};
-use super::response::{self, Body, Document};
+use super::response::{Body, Document, JSON, NOT_CACHED};
 use super::status::Failure;
 use super::{GROUP, GROUP_VERSION, KIND, METRICS_KIND, RESOURCE, VERSION};
 
@@ -16,10 +16,8 @@ const AGGREGATED: Offer = Offer::JsonAs {
     kind: "APIGroupDiscoveryList",
 };
 const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-const JSON: &str = "application/json";
 /// As the API server's own aggregated discovery answers.
 const CACHED: &str = "public";
-const NOT_CACHED: &str = "no-cache, private";
 
 /// The documents, built once.
 #[derive(Debug)]
@@ -75,7 +73,7 @@ pub(super) fn plain(
     document: &Document,
     request: &HeaderMap,
     cache_control: &'static str,
-) -> Result<Response<response::Body>, Failure> {
+) -> Result<Response<Body>, Failure> {
     match choose(request, &[Offer::Json]) {
         Some(_) => Ok(document.respond(request, cache_control)),
         None => Err(Failure::not_acceptable(JSON)),

@@ -27,8 +27,6 @@ pub(super) const VIEW_DESCRIPTION: &str = "Which lists are answered; standard wh
 pub struct MetricsQuery {
     /// Take two reads this far apart, within the request.
     pub window: Option<Duration>,
-    /// Which lists to answer.
-    pub view: View,
 }
 
 /// Which lists an answer has.
@@ -37,7 +35,7 @@ pub enum View {
     /// The documented lists.
     #[default]
     Standard,
-    /// Further lists besides (metrics contract, section 7).
+    /// Further lists besides. Not there yet.
     Full,
 }
 
@@ -46,10 +44,8 @@ pub enum View {
 pub enum Refusal {
     /// There is no such ModelDeployment.
     NotFound,
-    /// No Pod exists yet that could be read; the sentence to say so.
-    NoPods(String),
-    /// Pods exist and none could be read; the sentence to say so.
-    Unreadable(String),
+    /// No Pod contributed; the sentence that says why.
+    NoAnswer(String),
 }
 
 /// Whoever knows the answers.
@@ -69,16 +65,10 @@ impl MetricsQuery {
     pub fn parse(query: &Query) -> Result<Self, Failure> {
         let window = query.get("window").map(window).transpose();
         let window = window.map_err(|wrong| Failure::bad_request(wrong.to_string()))?;
-        let view = match query.get("view") {
-            None | Some("" | "standard") => View::Standard,
-            Some("full") => View::Full,
-            Some(text) => {
-                return Err(Failure::bad_request(format!(
-                    "view must be standard or full, not {text:?}"
-                )));
-            }
-        };
-        Ok(MetricsQuery { window, view })
+        match query.get("view") {
+            None | Some("" | "standard") => Ok(MetricsQuery { window }),
+            Some(text) => Err(Failure::bad_request(format!("view must be standard, not {text:?}"))),
+        }
     }
 }
 
@@ -109,7 +99,7 @@ pub(super) async fn get(
     headers: &HeaderMap,
 ) -> Result<Response<Body>, Failure> {
     if choose(headers, &[Offer::Json]).is_none() {
-        return Err(Failure::not_acceptable("application/json"));
+        return Err(Failure::not_acceptable(response::JSON));
     }
     let asked = MetricsQuery::parse(query)?;
     // What cannot be a name is no object's name.
@@ -119,7 +109,7 @@ pub(super) async fn get(
     match answers.answer(namespace, name, asked).await {
         Ok(metrics) => Ok(response::json(StatusCode::OK, &metrics, query.pretty(headers))),
         Err(Refusal::NotFound) => Err(Failure::not_found(name)),
-        Err(Refusal::NoPods(sentence) | Refusal::Unreadable(sentence)) => Err(Failure::unavailable(sentence)),
+        Err(Refusal::NoAnswer(sentence)) => Err(Failure::unavailable(sentence)),
     }
 }
 
@@ -155,18 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn view_is_standard_or_full() {
-        for (text, view) in [
-            ("", View::Standard),
-            ("view=", View::Standard),
-            ("view=standard", View::Standard),
-            ("view=full", View::Full),
-            ("view=full&view=nonsense", View::Full),
-            ("views=nonsense", View::Standard),
+    fn view_is_standard() {
+        for text in [
+            "",
+            "view=",
+            "view=standard",
+            "view=standard&view=nonsense",
+            "views=nonsense",
         ] {
-            assert_eq!(parse(text).unwrap().view, view, "{text}");
+            assert!(parse(text).is_ok(), "{text}");
         }
-        for text in ["view=Full", "view=all", "view=standard,full"] {
+        for text in ["view=full", "view=Standard", "view=standard,full"] {
             assert_eq!(parse(text).unwrap_err().code, 400, "{text}");
         }
     }

@@ -11,11 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::discovery::plain;
 use super::query::Query;
-use super::response::{Body, Document};
+use super::response::{Body, Document, JSON, NOT_CACHED};
 use super::status::Failure;
 use super::{GROUP, GROUP_VERSION, METRICS_KIND, VERSION};
 
-const JSON: &str = "application/json";
 const COMPONENTS: &str = "#/components/schemas/";
 /// Group and version as Kubernetes names the components of a group: host labels turned round.
 const PREFIX: &str = "ai.gpustack.worker.v1.";
@@ -42,14 +41,14 @@ impl OpenApi {
 
     /// `/openapi/v3`.
     pub fn index(&self, request: &HeaderMap) -> Result<Response<Body>, Failure> {
-        plain(&self.index, request, "no-cache, private")
+        plain(&self.index, request, NOT_CACHED)
     }
 
     /// `/openapi/v3/apis/<group>/<version>`. Under its own hash it never changes. A wrong hash is answered like none: a redirect
     /// does not survive the API aggregator.
     pub fn document(&self, request: &HeaderMap, query: &Query) -> Result<Response<Body>, Failure> {
         if query.get("hash") != Some(self.document.hash.as_str()) {
-            return plain(&self.document, request, "no-cache, private");
+            return plain(&self.document, request, NOT_CACHED);
         }
         let mut response = plain(&self.document, request, "public, immutable")?;
         let year = jiff::SignedDuration::from_hours(365 * 24);
@@ -91,7 +90,7 @@ fn document<T: JsonSchema>() -> Value {
                 "operationId": "readWorkerGpustackAiV1NamespacedModelDeploymentMetrics",
                 "parameters": [
                     parameter("window", "query", super::metrics::WINDOW_DESCRIPTION, json!({"type": "string"})),
-                    parameter("view", "query", super::metrics::VIEW_DESCRIPTION, json!({"type": "string", "enum": ["standard", "full"]})),
+                    parameter("view", "query", super::metrics::VIEW_DESCRIPTION, json!({"type": "string", "enum": ["standard"]})),
                     parameter("pretty", "query", "If 'true', the output is indented.", json!({"type": "string"})),
                     parameter("timeout", "query", "How long to wait for the answer, as a Go duration.", json!({"type": "string"})),
                 ],

@@ -43,13 +43,14 @@ impl<'a> Query<'a> {
 
     /// Whether a collection is to be watched.
     pub fn watches(&self) -> bool {
-        matches!(self.get("watch"), Some("" | "1" | "true" | "True" | "TRUE" | "t" | "T"))
+        self.get("watch")
+            .is_some_and(|value| value.is_empty() || is_true(value))
     }
 
     /// Whether the answer is to be indented: on demand, and for the programs that show it to a person as it is.
     pub fn pretty(&self, headers: &HeaderMap) -> bool {
         match self.get("pretty") {
-            Some(value) if !value.is_empty() => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+            Some(value) if !value.is_empty() => is_true(value),
             _ => headers
                 .get(USER_AGENT)
                 .and_then(|agent| agent.to_str().ok())
@@ -75,8 +76,13 @@ impl<'a> Query<'a> {
     }
 }
 
+/// What Go's `strconv.ParseBool` takes for true.
+fn is_true(value: &str) -> bool {
+    matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
 /// Undoes percent and plus encoding; `None` where an escape is broken or the result is not text.
-pub(super) fn unescape(text: &str) -> Option<Cow<'_, str>> {
+fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(Cow::Borrowed(text));
     }

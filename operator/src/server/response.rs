@@ -15,7 +15,11 @@ use super::status::Failure;
 /// The body of every answer.
 pub type Body = Full<Bytes>;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The only media type of data that is served.
+pub const JSON: &str = "application/json";
+/// The `Cache-Control` of what may differ at the next request.
+pub const NOT_CACHED: &str = "no-cache, private";
+
 /// The API server's mark of one request, in its log and ours.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// The API server's own IDs are 36 bytes; it refuses longer ones than this.
@@ -30,14 +34,14 @@ pub fn json<T: Serialize>(code: StatusCode, value: &T, pretty: bool) -> Response
     match written {
         Ok(mut bytes) => {
             bytes.push(b'\n');
-            bytes_of(code, JSON, bytes.into())
+            bytes_of(code, HeaderValue::from_static(JSON), bytes.into())
         }
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written");
             let status = Failure::internal().status();
             bytes_of(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                JSON,
+                HeaderValue::from_static(JSON),
                 serde_json::to_vec(&status).unwrap_or_default().into(),
             )
         }
@@ -113,7 +117,7 @@ impl Document {
 pub fn finish(mut response: Response<Body>, request: &HeaderMap, head: bool) -> Response<Body> {
     let headers = response.headers_mut();
     if !headers.contains_key(CACHE_CONTROL) {
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(NOT_CACHED));
     }
     if let Some(id) = request.get(AUDIT_ID)
         && id.len() <= AUDIT_ID_MOST

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use http::Method;
-use model_deployment_operator::server::metrics::{MetricsQuery, Refusal, View};
+use model_deployment_operator::server::metrics::{MetricsQuery, Refusal};
 use serde_json::json;
 
 use crate::stage::{ALICE, METRICS, Stage};
@@ -48,16 +48,15 @@ async fn an_answer_is_passed_on_with_the_headers_of_kubernetes() {
 #[tokio::test]
 async fn the_query_reaches_whoever_answers() {
     let stage = Stage::new().await;
-    for (query, window, view) in [
-        ("", None, View::Standard),
+    for (query, window) in [
+        ("", None),
         (
-            "?window=1.5s&view=full&unknown=1",
+            "?window=1.5s&view=standard&unknown=1",
             Some(Duration::from_millis(1500)),
-            View::Full,
         ),
     ] {
         assert_eq!(stage.front().get(&format!("{METRICS}{query}"), ALICE).await.code, 200);
-        let expected = ("ns".to_owned(), "chat".to_owned(), MetricsQuery { window, view });
+        let expected = ("ns".to_owned(), "chat".to_owned(), MetricsQuery { window });
         assert_eq!(stage.metrics.asked.lock().last(), Some(&expected));
     }
 }
@@ -71,7 +70,7 @@ async fn wrong_parameters_are_400_and_name_what_is_right() {
         ("window=4s", "1s to 3s"),
         ("window=abc", "1s to 3s"),
         ("window=", "1s to 3s"),
-        ("view=everything", "standard or full"),
+        ("view=full", "standard"),
         ("timeout=soon", "timeout"),
     ] {
         let answer = stage.front().get(&format!("{METRICS}?{query}"), ALICE).await;
@@ -86,10 +85,10 @@ async fn wrong_parameters_are_400_and_name_what_is_right() {
 async fn refusals_are_the_contracts_codes() {
     let stage = Stage::new().await;
     stage.metrics.reply("none", |_| {
-        async { Err(Refusal::NoPods("no Pod exists yet".into())) }.boxed()
+        async { Err(Refusal::NoAnswer("no Pod exists yet".into())) }.boxed()
     });
     stage.metrics.reply("dark", |_| {
-        async { Err(Refusal::Unreadable("2 Pods, the first: Timeout".into())) }.boxed()
+        async { Err(Refusal::NoAnswer("2 Pods, the first: Timeout".into())) }.boxed()
     });
     for (name, sentence) in [("none", "no Pod exists yet"), ("dark", "2 Pods, the first: Timeout")] {
         let answer = stage.front().get(&METRICS.replace("chat", name), ALICE).await;

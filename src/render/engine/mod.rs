@@ -3,7 +3,7 @@
 mod sglang;
 mod vllm;
 
-use k8s_openapi::api::core::v1::{ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector};
+use k8s_openapi::api::core::v1::{ContainerPort, EnvVar};
 use model_deployment_crds::model_deployment::{EngineName, KvCacheConnector, TransferConnector};
 use model_deployment_crds::role::{Role, RoleKind};
 
@@ -181,28 +181,9 @@ fn port_argument(setting: &Setting<'_>, role: &Role, choices: &Choices) -> (u16,
     }
 }
 
-fn variable(name: &str, value: impl Into<String>) -> EnvVar {
-    EnvVar {
-        name: name.into(),
-        value: Some(value.into()),
-        value_from: None,
-    }
-}
-
 /// A variable that holds the Pod's own address.
 fn pod_address(name: &str) -> EnvVar {
-    let field_ref = ObjectFieldSelector {
-        api_version: Some("v1".into()),
-        field_path: "status.podIP".into(),
-    };
-    EnvVar {
-        name: name.into(),
-        value: None,
-        value_from: Some(EnvVarSource {
-            field_ref: Some(field_ref),
-            ..Default::default()
-        }),
-    }
+    environment::field(name, "status.podIP")
 }
 
 /// Our value of a variable that a user may set too.

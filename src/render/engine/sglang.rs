@@ -5,9 +5,10 @@ use model_deployment_crds::role::Role;
 
 use super::super::setting::{Cache, Setting, TransferPath};
 use super::vllm::protocol;
-use super::{Engine, Half, Tiers, half, malformed, model, pod_address, port_argument, refuse_owned, variable};
+use super::{Engine, Half, Tiers, half, malformed, model, pod_address, port_argument, refuse_owned};
 use crate::arguments::{Choices, Owned, Sglang, Transfer};
 use crate::pod::labels::Map;
+use crate::render::environment::variable;
 use crate::render::{Refusal, environment, ports};
 
 /// Prefill Pods tell the gateway their bootstrap port with it; without it no pair forms (compatibility notes, finding C).

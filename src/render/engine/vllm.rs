@@ -2,16 +2,14 @@
 
 use k8s_openapi::api::core::v1::EnvVar;
 use model_deployment_crds::model_deployment::{KvCacheConnector, Pool, Protocol, TransferConnector};
-use model_deployment_crds::role::{Role, RoleKind};
-use model_deployment_crds::router::RouterName;
+use model_deployment_crds::role::Role;
 use serde_json::json;
 
 use super::super::setting::{Cache, Setting, TransferPath};
-use super::{
-    Engine, Half, Tiers, half, malformed, model, pod_address, port_argument, refuse_owned, unless_given, variable,
-};
+use super::{Engine, Half, Tiers, half, malformed, model, pod_address, port_argument, refuse_owned, unless_given};
 use crate::arguments::{Choices, KvEvents, Owned, Part, Vllm, VllmConnector};
 use crate::pod::labels::Map;
+use crate::render::environment::variable;
 use crate::render::{Refusal, environment, ports};
 
 /// Where the pool's client reads its file, and in which variable it finds that.
@@ -38,7 +36,7 @@ pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refus
 
     let (model, served_name) = model(setting);
     let (port, port_argument) = port_argument(setting, role, &choices);
-    let events = publishes_events(setting, role).then(|| KvEvents {
+    let events = setting.publishes_events(role).then(|| KvEvents {
         port: ports::EVENTS,
         replay_port: ports::EVENTS_REPLAY,
         topic: format!("kv@$({})@{}", environment::POD_ADDRESS, setting.spec.model.name),
@@ -214,11 +212,6 @@ fn owned(connected: bool) -> Vec<Owned> {
         });
     }
     owned
-}
-
-/// Under llm-d-router every vLLM role but a decode half publishes its cache events.
-fn publishes_events(setting: &Setting<'_>, role: &Role) -> bool {
-    setting.is_routed_by(RouterName::LlmD) && role.kind != RoleKind::Decode
 }
 
 fn mooncake_defaults(role: &Role, protocol: Protocol) -> impl Iterator<Item = EnvVar> {

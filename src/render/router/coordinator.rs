@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, PodSpec, SecretVolumeSource, Volume, VolumeMount};
 use model_deployment_crds::router::Coordinator;
 
-use super::{RouterPlan, connects, deployment, facts_of, image, pod_spec, refuse, secrets};
+use super::{RouterPlan, connects, deployment, facts_of, image, pod_spec, refuse};
 use crate::arguments::{CoordinatorLine, Grammar, coordinator_owned};
 use crate::pod::{Producer, Scheme, labels};
 use crate::render::setting::Setting;
@@ -66,7 +66,7 @@ pub(super) fn plan(setting: &Setting<'_>, given: &Coordinator) -> Result<RouterP
             }]
         }),
         automount_service_account_token: Some(false),
-        image_pull_secrets: router.and_then(|router| secrets(&router.image_pull_secrets)),
+        image_pull_secrets: router.and_then(|router| pod::some(&router.image_pull_secrets)),
         ..pod_spec()
     };
     let facts = facts_of(setting, Producer::Coordinator, None, scheme);

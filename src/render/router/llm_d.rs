@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, EnvVar, EnvVarSource, GRPCAction, ObjectFieldSelector, Probe, Volume, VolumeMount,
-};
+use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, Container, GRPCAction, Probe, Volume, VolumeMount};
 use model_deployment_crds::model_deployment::EngineName;
 use model_deployment_crds::role::RoleKind;
 use model_deployment_crds::router::{Router, RouterName};
@@ -12,6 +10,7 @@ use model_deployment_crds::router::{Router, RouterName};
 use super::{Program, READINESS_FAILURES, Workers, connects, image};
 use crate::arguments::EndpointPicker;
 use crate::pod::labels;
+use crate::render::environment::field;
 use crate::render::setting::Setting;
 use crate::render::{Refusal, pod, ports, security};
 
@@ -29,17 +28,14 @@ const TIMEOUT: i32 = 86_400;
 const NON_CACHED_TOKENS: u32 = 8;
 
 pub(super) fn program(setting: &Setting<'_>, router: &Router, workers: &Workers<'_>) -> Result<Program, Refusal> {
-    // Behind a proxy the port of a worker is the proxy's.
-    let port = |(role, engine): &(&_, super::Engine)| {
-        if setting.has_proxy(role) {
-            ports::serving(role)
-        } else {
-            engine.port
-        }
-    };
     let options = EndpointPicker {
         selector: select_workers(setting),
-        port: ports::of_workers(RouterName::LlmD, workers.iter().map(|worker| (worker.0, port(worker))))?,
+        port: ports::of_workers(
+            RouterName::LlmD,
+            workers
+                .iter()
+                .map(|(role, engine)| (*role, ports::in_pod(setting, role, engine))),
+        )?,
         configuration: format!("{FOLDER}/{PICKER_FILE}"),
         health_port: PICKER_HEALTH,
     };
@@ -116,21 +112,6 @@ fn select_workers(setting: &Setting<'_>) -> labels::Map {
         selector.remove(labels::ROLE_KIND);
     }
     selector
-}
-
-fn field(name: &str, path: &str) -> EnvVar {
-    let field_ref = ObjectFieldSelector {
-        api_version: Some("v1".into()),
-        field_path: path.into(),
-    };
-    EnvVar {
-        name: name.into(),
-        value: None,
-        value_from: Some(EnvVarSource {
-            field_ref: Some(field_ref),
-            ..Default::default()
-        }),
-    }
 }
 
 /// One filter a kind of role; queue, cache use and cached prefix scored 2 : 2 : 3; the best score taken.

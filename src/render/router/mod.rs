@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, LocalObjectReference, Pod, PodSpec, PodTemplateSpec, Probe, Service, ServiceAccount, Volume,
+    ConfigMap, Container, Pod, PodSpec, PodTemplateSpec, Probe, Service, ServiceAccount, Volume,
 };
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role as RbacRole, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -85,7 +85,7 @@ pub(super) fn plan(setting: &Setting<'_>, router: &Router, workers: &Workers<'_>
         containers: program.containers,
         volumes: (!program.volumes.is_empty()).then_some(program.volumes),
         service_account_name: Some(name.clone()),
-        image_pull_secrets: secrets(&router.image_pull_secrets),
+        image_pull_secrets: pod::some(&router.image_pull_secrets),
         ..pod_spec()
     };
     let beside: Vec<String> = files
@@ -295,8 +295,4 @@ const READINESS_FAILURES: i32 = 3;
 /// A router takes requests once it takes connections.
 fn connects(port: u16) -> Probe {
     pod::connects(port, READINESS_FAILURES)
-}
-
-fn secrets(given: &[LocalObjectReference]) -> Option<Vec<LocalObjectReference>> {
-    (!given.is_empty()).then(|| given.to_vec())
 }

@@ -8,7 +8,7 @@ use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use model_deployment_operator::console::{FAILED, REFUSED};
-use model_deployment_operator::format;
+use model_deployment_operator::format::{self, Format};
 use serde_yaml::Value;
 use thiserror::Error;
 
@@ -43,6 +43,9 @@ pub enum AskError {
     /// The answer is something else.
     #[error("the answer is not the metrics of a ModelDeployment")]
     NotMetrics(#[source] serde_json::Error),
+    /// The answer is not even JSON.
+    #[error("the answer is not JSON")]
+    NotJson(#[source] serde_yaml::Error),
     /// Standard output is closed.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
@@ -87,9 +90,15 @@ impl Question {
             "/apis/worker.gpustack.ai/v1/namespaces/{namespace}/modeldeployments/{}/metrics",
             metrics.name
         );
-        let query = [("window", &metrics.window), ("view", &metrics.view)];
+        // Numbers that are parsed and written again may differ in their last digit: JSON is shown as the server writes it.
+        let pretty = (metrics.output == Format::Json).then(|| "true".to_owned());
+        let query = [
+            ("window", &metrics.window),
+            ("view", &metrics.view),
+            ("pretty", &pretty),
+        ];
         let query = query.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        for ((name, value), mark) in query.zip(['?', '&']) {
+        for ((name, value), mark) in query.zip(['?', '&', '&']) {
             target.extend([mark.to_string(), format!("{name}="), encode(value)]);
         }
         let client = Client::try_from(config).map_err(|error| AskError::Client(Box::new(error)))?;
@@ -139,23 +148,20 @@ fn encode(value: &str) -> String {
 pub struct Answer(String);
 
 impl Answer {
-    /// Indented JSON.
-    pub fn json(&self) -> Result<String, AskError> {
-        Ok(format::json(&self.whole()?))
+    /// JSON as the server indents it.
+    pub fn json(&self) -> String {
+        self.0.clone()
     }
 
-    /// YAML.
+    /// YAML. This type of value keeps the order of members.
     pub fn yaml(&self) -> Result<String, AskError> {
-        Ok(format::yaml(&self.whole()?))
+        // JSON is YAML.
+        let whole: Value = serde_yaml::from_str(&self.0).map_err(AskError::NotJson)?;
+        Ok(format::yaml(&whole))
     }
 
     /// What this program knows of it.
     pub fn metrics(&self) -> Result<ModelDeploymentMetrics, AskError> {
-        serde_json::from_str(&self.0).map_err(AskError::NotMetrics)
-    }
-
-    /// All of it. This type of value keeps the order of members.
-    fn whole(&self) -> Result<Value, AskError> {
         serde_json::from_str(&self.0).map_err(AskError::NotMetrics)
     }
 }

@@ -53,6 +53,7 @@ fn a_field_that_somebody_took_over_is_drift() {
         .unwrap();
     port.as_object_mut().unwrap().remove("f:targetPort");
     assert!(!holds(&rendered, &live, &claims));
+    assert!(!holds(&rendered, &live, &json!({})));
 }
 
 #[test]

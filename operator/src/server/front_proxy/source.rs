@@ -13,6 +13,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
 use super::FrontProxy;
+use crate::console::sentence;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -57,7 +58,7 @@ impl Published {
                 Err(problem) => Some(problem),
             };
             // One line for each change, not one for each attempt.
-            let text = problem.as_ref().map(|problem| describe(problem));
+            let text = problem.as_ref().map(|problem| sentence(problem));
             match &text {
                 Some(text) if said.as_ref() != Some(text) => {
                     tracing::warn!(loaded = self.load().is_some(), "{text}");
@@ -103,18 +104,4 @@ impl From<kube::Error> for Problem {
             error => Problem::Read(error),
         }
     }
-}
-
-/// A problem with its causes, in one sentence. Some errors say their cause themselves.
-fn describe(problem: &dyn std::error::Error) -> String {
-    let mut text = problem.to_string();
-    let mut cause = problem.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }

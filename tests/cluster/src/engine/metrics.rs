@@ -9,6 +9,7 @@ use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderVal
 use hyper::{Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::future::pending;
+use std::net::IpAddr;
 
 use super::Shared;
 use super::arguments::Kind;
@@ -21,9 +22,10 @@ use super::serving::{Body, document, whole};
 const PADDING_LINE: usize = 100;
 
 /// Remembers a scrape for the test.
-pub(super) fn note<B>(shared: &Shared, request: &Request<B>) {
+pub(super) fn note<B>(shared: &Shared, request: &Request<B>, from: IpAddr) {
     let scrape = Scrape {
         at: tokio::time::Instant::now(),
+        from,
         headers: request.headers().clone(),
         target: request.uri().to_string(),
     };

@@ -2,6 +2,7 @@
 //!
 //! Owns the vocabulary. Refuses to know how a state is played; that is `listener` and `metrics`.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hyper::HeaderMap;
@@ -62,6 +63,8 @@ pub enum State {
 pub struct Scrape {
     /// When, on tokio's clock.
     pub at: tokio::time::Instant,
+    /// From where: the address of the Pod that asks.
+    pub from: IpAddr,
     /// Its headers.
     pub headers: HeaderMap,
     /// Path and query as sent.

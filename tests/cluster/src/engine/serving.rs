@@ -37,7 +37,7 @@ pub(super) async fn answer(
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     if method == Method::GET && path == "/metrics" {
-        metrics::note(&shared, &request);
+        metrics::note(&shared, &request, peer.ip());
     }
     if state == State::Hang {
         pending::<()>().await;

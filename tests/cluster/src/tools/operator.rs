@@ -46,13 +46,15 @@ pub(super) async fn build() -> Result<PathBuf, Error> {
         ])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml"))
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .kill_on_drop(true);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
     let what = "building the operator".to_owned();
-    let output = match command.output().await {
+    // Not `output`, which would capture standard error as well.
+    let output = match async { command.spawn()?.wait_with_output().await }.await {
         Ok(output) => output,
         Err(source) => {
             return Err(Error::Run {
