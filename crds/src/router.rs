@@ -17,7 +17,9 @@ use crate::role::ImagePullPolicy;
     validation = Rule::new("self.name != 'sglang-gateway' || !has(self.policy) || self.policy in ['random', 'round_robin', 'cache_aware', 'power_of_two', 'manual']")
         .message("spec.router.policy of sglang-gateway: random, round_robin, cache_aware, power_of_two, manual"),
     validation = Rule::new("self.name != 'sglang-gateway' || [has(self.prefillPolicy) ? self.prefillPolicy : 'random', has(self.decodePolicy) ? self.decodePolicy : 'random'].all(p, p in ['random', 'round_robin', 'cache_aware', 'power_of_two', 'manual', 'bucket'])")
-        .message("spec.router.prefillPolicy and decodePolicy of sglang-gateway: random, round_robin, cache_aware, power_of_two, manual, bucket")
+        .message("spec.router.prefillPolicy and decodePolicy of sglang-gateway: random, round_robin, cache_aware, power_of_two, manual, bucket"),
+    validation = Rule::new("!has(self.decodePolicy) || self.decodePolicy != 'bucket'")
+        .message("spec.router.decodePolicy cannot be bucket, which the gateway takes for prefillPolicy alone")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Router {
@@ -98,7 +100,7 @@ pub enum Policy {
     StickyLeastLoaded,
     /// As the request says.
     Manual,
-    /// By prompt length; halves of a pair only.
+    /// By prompt length; the prefill half of a pair only.
     Bucket,
 }
 

@@ -7,13 +7,18 @@ mod answer;
 mod bodies;
 mod crowd;
 mod deployment;
+mod edits;
 mod idle;
 mod installation;
 mod offline;
 mod plugin;
 mod polling;
+mod prometheus;
 mod quantiles;
+mod request;
 mod resource;
+mod rollout;
+mod routers;
 mod scenario;
 mod straight;
 mod subresource;
@@ -45,6 +50,9 @@ fn tests() -> Vec<Test> {
         subresource::tests(),
         offline::tests(),
         plugin::tests(),
+        routers::tests(),
+        rollout::tests(),
+        prometheus::tests(),
         windows::tests(),
         idle::tests(),
         bodies::tests(),
@@ -64,7 +72,8 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let phases = [(tests(), None), (installation::tests(), Some(1))];
+    let alone = [edits::tests(), installation::tests()].concat();
+    let phases = [(tests(), None), (alone, Some(1))];
     let mut passed = true;
     for (tests, threads) in phases {
         let mut arguments = arguments.clone();

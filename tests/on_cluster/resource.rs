@@ -319,6 +319,18 @@ fn rules() -> Vec<(&'static str, Value, &'static str, Value)> {
             )),
         ),
         (
+            "bucket is for the prefill half",
+            sglang(paired(
+                "router",
+                json!({"name": "sglang-gateway", "decodePolicy": "bucket"}),
+            )),
+            "spec.router.decodePolicy cannot be bucket",
+            sglang(paired(
+                "router",
+                json!({"name": "sglang-gateway", "decodePolicy": "manual"}),
+            )),
+        ),
+        (
             "llm-d-router takes no policy",
             with("router", json!({"name": "llm-d-router", "policy": "random"})),
             "refused on llm-d-router",

@@ -378,13 +378,13 @@ fn a_router_s_lists_are_followed_by_a_scalar_flag_of_ours() {
     );
     let pair = plan(
         "SGLang",
-        &format!("router: {{name: sglang-gateway, policy: manual, decodePolicy: bucket}}\n{PAIR}"),
+        &format!("router: {{name: sglang-gateway, policy: manual, prefillPolicy: bucket}}\n{PAIR}"),
     );
     assert_eq!(
         router_arguments(&pair, "router")[4..],
         [
             "--policy=manual",
-            "--decode-policy=bucket",
+            "--prefill-policy=bucket",
             "--service-discovery",
             "--service-discovery-namespace=serving",
             "--pd-disaggregation",

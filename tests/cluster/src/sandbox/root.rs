@@ -106,7 +106,12 @@ impl Root {
         } else {
             let name = wanted.target.file_name().unwrap_or_default();
             let folder = self.folder(wanted.target.parent().unwrap_or(Path::new("/")))?;
-            let target = self.resolve(&folder.join(name))?;
+            let place = folder.join(name);
+            // A link that stands for a file of the machine's gives way: the volume is for this name alone.
+            if self.owners.get(&folder) == Some(&Owner::Sandbox) && place.is_symlink() {
+                fs::remove_file(&place).map_err(file(format!("replace {}", place.display())))?;
+            }
+            let target = self.resolve(&place)?;
             if !target.exists() {
                 self.own(target.parent().unwrap_or(&folder))?;
                 fs::File::create(&target).map_err(file(format!("make {}", target.display())))?;
