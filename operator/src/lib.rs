@@ -7,6 +7,7 @@ pub mod format;
 pub mod leader;
 pub mod manifest;
 pub mod render_command;
+pub mod replicas;
 mod schema;
 pub mod server;
 pub mod snapshot_command;

@@ -4,17 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use kube::Client;
 use model_deployment::index::Index;
 use model_deployment::scrape::{self, Scraper, TrustError};
-use model_deployment::snapshot::{self, Snapshots};
-use model_deployment_crds::metrics::ModelDeploymentMetrics;
-use model_deployment_operator::certificates::{self, ServingCertificate};
+use model_deployment::snapshot::Snapshots;
+use model_deployment_operator::certificates::{self, ReplicaIdentity, ServingCertificate};
 use model_deployment_operator::controller;
 use model_deployment_operator::leader::Election;
-use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal};
+use model_deployment_operator::replicas::{Counts, Members, Reader};
 use model_deployment_operator::server::{self, Server, listener};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,6 +57,9 @@ pub enum RunError {
     /// The TLS listener cannot be set up.
     #[error("cannot serve TLS")]
     Tls(#[source] rustls::Error),
+    /// Service and namespace make no name that a certificate could be for.
+    #[error("--service-name and --namespace make no DNS name")]
+    Name(#[source] rustls_pki_types::InvalidDnsNameError),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] io::Error),
@@ -82,6 +82,9 @@ pub async fn run(options: Run) -> Result<(), RunError> {
         move |namespace, name| index.deployment(namespace, name)
     });
     let certificate = ServingCertificate::default();
+    let identity = ReplicaIdentity::new(&options.service_name, &options.namespace).map_err(RunError::Name)?;
+    let (members, counts) = (Members::new(&options.pod_name), Counts::default());
+    let reader = Reader::new(index, snapshots, members.clone(), identity.clone(), counts.clone());
     let (leads, leading) = watch::channel(false);
     let certificates = certificates::Config {
         namespace: options.namespace.clone(),
@@ -94,7 +97,7 @@ pub async fn run(options: Run) -> Result<(), RunError> {
             shutdown_delay: options.shutdown_delay,
         },
         client.clone(),
-        Arc::new(Reader { index, snapshots }),
+        Arc::new(reader),
         certificate.clone(),
     );
     let election = Election::new(
@@ -106,8 +109,15 @@ pub async fn run(options: Run) -> Result<(), RunError> {
 
     let _background = [
         tokio::spawn(watches),
-        tokio::spawn(certificates::run(client, certificates, leading.clone(), certificate)),
-        tokio::spawn(telemetry::serve(plain, leading)),
+        tokio::spawn(members.follow(client.clone(), options.namespace, options.service_name)),
+        tokio::spawn(certificates::run(
+            client,
+            certificates,
+            leading.clone(),
+            certificate,
+            identity,
+        )),
+        tokio::spawn(telemetry::serve(plain, leading, counts)),
     ];
     let elected = election.run(leads, || controller.clone().run(), shutdown.cancelled());
     let (served, ()) = tokio::join!(server.serve(secure, shutdown.clone()), elected);
@@ -150,35 +160,4 @@ fn scrape_config(options: &Run) -> Result<scrape::Config, RunError> {
         allow: options.scrape_allow_range.clone(),
         allow_host_network: options.scrape_allow_host_network,
     })
-}
-
-/// What the subresource asks: the index for the deployment, then its Pods.
-struct Reader {
-    index: Arc<Index>,
-    snapshots: Snapshots,
-}
-
-impl Answers for Reader {
-    fn answer<'a>(
-        &'a self,
-        namespace: &'a str,
-        name: &'a str,
-        query: MetricsQuery,
-    ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>> {
-        async move {
-            // An index that has not listed everything does not know what is absent.
-            if !self.index.is_listed() {
-                return Err(Refusal::NoAnswer(
-                    "the operator has just started and has not listed the Pods yet".into(),
-                ));
-            }
-            let deployment = self.index.deployment(namespace, name).ok_or(Refusal::NotFound)?;
-            let query = snapshot::Query { window: query.window };
-            self.snapshots
-                .answer(&deployment, query)
-                .await
-                .map_err(|refusal| Refusal::NoAnswer(refusal.to_string()))
-        }
-        .boxed()
-    }
 }

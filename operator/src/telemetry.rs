@@ -16,6 +16,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use model_deployment_operator::replicas::Counts;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -41,7 +42,7 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), ParseError> {
 }
 
 /// Serves `/metrics` until dropped.
-pub async fn serve(listener: TcpListener, leading: watch::Receiver<bool>) {
+pub async fn serve(listener: TcpListener, leading: watch::Receiver<bool>, counts: Counts) {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register(
         "build",
@@ -50,6 +51,7 @@ pub async fn serve(listener: TcpListener, leading: watch::Receiver<bool>) {
     );
     let leads = Gauge::<i64, AtomicI64>::default();
     registry.register("leading", "1 while this replica reconciles", leads.clone());
+    counts.register(&mut registry);
     let registry = Arc::new(registry);
     loop {
         let socket = match listener.accept().await {

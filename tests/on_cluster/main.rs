@@ -15,6 +15,7 @@ mod plugin;
 mod polling;
 mod prometheus;
 mod quantiles;
+mod replicas;
 mod request;
 mod resource;
 mod rollout;
@@ -53,6 +54,7 @@ fn tests() -> Vec<Test> {
         routers::tests(),
         rollout::tests(),
         windows::tests(),
+        replicas::tests(),
         idle::tests(),
         bodies::tests(),
         polling::tests(),
@@ -72,7 +74,13 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
         }
     };
     // Prometheus scrapes every Pod of the cluster, which other tests count.
-    let alone = [edits::tests(), prometheus::tests(), installation::tests()].concat();
+    let alone = [
+        edits::tests(),
+        replicas::alone(),
+        prometheus::tests(),
+        installation::tests(),
+    ]
+    .concat();
     let phases = [(tests(), None), (alone, Some(1))];
     let mut passed = true;
     for (tests, threads) in phases {

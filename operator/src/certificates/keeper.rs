@@ -16,8 +16,9 @@ use rustls_pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::pair::{Authority, Leaf};
+use super::pair::{Authority, Damage, Leaf};
 use super::plan::{Held, State, Step};
+use super::replica::{self, Own, ReplicaIdentity};
 use super::{Config, ServingCertificate, bundle, issue, secret};
 
 /// Before a failed step is tried again: at first, and at most.
@@ -40,6 +41,8 @@ enum Failed {
     Api(#[from] kube::Error),
     #[error("the certificate could not be made")]
     Issue(#[from] rcgen::Error),
+    #[error("the certificate that was made cannot be used")]
+    Made(#[from] Damage),
     #[error("there is no Service that a certificate could be for")]
     NoService,
 }
@@ -56,6 +59,9 @@ pub(super) struct Keeper {
     names: [String; 4],
     leading: watch::Receiver<bool>,
     serving: ServingCertificate,
+    identity: ReplicaIdentity,
+    /// What this replica shows to others.
+    own: Option<Own>,
     secrets: Api<Secret>,
     services: Api<Service>,
     api_services: Api<APIService>,
@@ -73,6 +79,7 @@ impl Keeper {
         config: Config,
         leading: watch::Receiver<bool>,
         serving: ServingCertificate,
+        identity: ReplicaIdentity,
     ) -> Self {
         Keeper {
             names: config.names(),
@@ -82,6 +89,8 @@ impl Keeper {
             config,
             leading,
             serving,
+            identity,
+            own: None,
             authority: None,
             leaf: None,
             service: None,
@@ -93,6 +102,12 @@ impl Keeper {
         let mut seen = self.watch();
         let mut retry = RETRY;
         loop {
+            if let Err(failed) = self.introduce() {
+                tracing::error!(
+                    error = &failed as &dyn std::error::Error,
+                    "this replica has nothing to show to others"
+                );
+            }
             let wake = match self.act().await {
                 Ok(wake) => {
                     retry = RETRY;
@@ -163,6 +178,31 @@ impl Keeper {
             }
         }
         self.leaf = Some((secret, held));
+    }
+
+    /// Shows other replicas a certificate of this one's own, and believes them theirs.
+    fn introduce(&mut self) -> Result<(), Failed> {
+        let Some((secret, leaf)) = &self.leaf else {
+            return Ok(());
+        };
+        let trusted = secret::trusted(secret.as_ref());
+        // A Secret that is lost or damaged is about to be repaired: until then all goes on as it was.
+        if trusted.is_empty() {
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        if let Some((_, Held::Good(authority))) = &self.authority
+            && replica::is_due(self.own.as_ref(), authority, leaf.good(), &trusted, now)
+        {
+            let issued = issue::replica(authority, &self.identity.client(), now)?;
+            self.own = Some(Own {
+                leaf: Leaf::read(&issued.certificate, &issued.key)?,
+                authority: authority.certificate.clone(),
+            });
+        }
+        let key = self.own.as_ref().map(|own| own.leaf.key.clone());
+        self.identity.swap(key, &trusted);
+        Ok(())
     }
 
     /// Takes every step that is due, and says when to look again.

@@ -129,7 +129,7 @@ pub(super) fn to_trust(
 }
 
 /// Two thirds through its life.
-fn renewal(validity: Validity) -> Timestamp {
+pub(super) fn renewal(validity: Validity) -> Timestamp {
     validity.from + life(validity) * 2 / 3
 }
 

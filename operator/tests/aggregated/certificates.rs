@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use k8s_openapi::ByteString;
-use model_deployment_operator::certificates::{self, Config, ServingCertificate};
+use model_deployment_operator::certificates::{self, Config, ReplicaIdentity, ServingCertificate};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
@@ -27,6 +27,7 @@ const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.worker
 struct Replica {
     leading: watch::Sender<bool>,
     serving: ServingCertificate,
+    identity: ReplicaIdentity,
     running: JoinHandle<()>,
 }
 
@@ -40,10 +41,18 @@ impl Replica {
             secret: "op-tls".into(),
             api_service: "v1.worker.gpustack.ai".into(),
         };
-        let running = tokio::spawn(certificates::run(api.client(), config, receiver, serving.clone()));
+        let identity = ReplicaIdentity::new("op", "sys").unwrap();
+        let running = tokio::spawn(certificates::run(
+            api.client(),
+            config,
+            receiver,
+            serving.clone(),
+            identity.clone(),
+        ));
         Replica {
             leading: sender,
             serving,
+            identity,
             running,
         }
     }
@@ -382,17 +391,70 @@ async fn the_leaf_is_trusted_at_every_moment_of_a_renewal() {
     assert_eq!(count(&bundle(&api)), 2, "the old authority is still trusted");
 }
 
+/// The same renewal, as two replicas see it that call each other: at no moment does one of them show what the other does not believe.
+#[tokio::test(start_paused = true)]
+async fn replicas_believe_each_other_at_every_moment_of_a_renewal() {
+    let api = installed();
+    api_service(&api);
+    let replicas = [Replica::start(&api, true), Replica::start(&api, false)];
+    published(&api).await;
+    let shown = || {
+        replicas
+            .each_ref()
+            .map(|replica| replica.identity.credentials().key.clone())
+    };
+    while shown().iter().any(Option::is_none) {
+        tokio::task::yield_now().await;
+    }
+    let believe = || {
+        let [one, other] = &replicas;
+        [(one, other), (other, one)].into_iter().all(|(asking, owner)| {
+            let credentials = asking.identity.credentials();
+            let key = credentials.key.as_ref().unwrap();
+            let serves = owner.serving.current().unwrap();
+            owner.identity.trusts(&key.cert, UnixTime::now()).is_ok() && is_served(&credentials.roots, &serves.cert[0])
+        })
+    };
+    assert!(believe());
+    let first = shown().map(|key| key.unwrap().cert[0].clone());
+    assert_ne!(first[0], first[1], "each has a certificate of its own");
+
+    let old = api.get(LEAF).unwrap();
+    api.delete(AUTHORITY);
+    api.until("a leaf of the new authority", |api| {
+        assert!(believe());
+        api.get(LEAF).unwrap()["data"]["tls.crt"] != old["data"]["tls.crt"]
+    })
+    .await;
+    while shown()
+        .iter()
+        .zip(&first)
+        .any(|(key, first)| key.as_ref().unwrap().cert[0] == *first)
+    {
+        assert!(believe());
+        tokio::task::yield_now().await;
+    }
+    assert!(believe());
+}
+
 /// Whether the API server, which trusts `bundle`, takes `leaf` for our Service.
 fn is_trusted(leaf: &str, bundle: &str) -> bool {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle.as_bytes()).map(Result::unwrap));
+    is_served(
+        &Arc::new(roots),
+        &CertificateDer::from_pem_slice(leaf.as_bytes()).unwrap(),
+    )
+}
+
+/// Whether somebody who trusts `roots` takes `leaf` for our Service.
+fn is_served(roots: &Arc<RootCertStore>, leaf: &CertificateDer<'_>) -> bool {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider)
         .build()
         .unwrap();
-    let leaf = CertificateDer::from_pem_slice(leaf.as_bytes()).unwrap();
     let name = "op.sys.svc".try_into().unwrap();
     verifier
-        .verify_server_cert(&leaf, &[], &name, &[], UnixTime::now())
+        .verify_server_cert(leaf, &[], &name, &[], UnixTime::now())
         .is_ok()
 }

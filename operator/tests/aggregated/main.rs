@@ -9,5 +9,7 @@ mod identity;
 mod issued;
 mod leaving;
 mod metrics;
+mod replica;
+mod replicas;
 mod rights;
 mod stage;
