@@ -7,7 +7,9 @@ mod answer;
 mod bodies;
 mod crowd;
 mod deployment;
+mod draining;
 mod edits;
+mod ending;
 mod idle;
 mod installation;
 mod offline;
@@ -20,8 +22,10 @@ mod resource;
 mod rollout;
 mod routers;
 mod scenario;
+mod serving;
 mod straight;
 mod subresource;
+mod telemetry;
 mod windows;
 
 use std::process::ExitCode;
@@ -72,7 +76,16 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
         }
     };
     // Prometheus scrapes every Pod of the cluster, which other tests count.
-    let alone = [edits::tests(), prometheus::tests(), installation::tests()].concat();
+    let alone = [
+        edits::tests(),
+        prometheus::tests(),
+        telemetry::tests(),
+        draining::tests(),
+        serving::tests(),
+        ending::tests(),
+        installation::tests(),
+    ]
+    .concat();
     let phases = [(tests(), None), (alone, Some(1))];
     let mut passed = true;
     for (tests, threads) in phases {
