@@ -7,7 +7,9 @@ mod answer;
 mod bodies;
 mod crowd;
 mod deployment;
+mod draining;
 mod edits;
+mod ending;
 mod idle;
 mod installation;
 mod offline;
@@ -20,8 +22,10 @@ mod resource;
 mod rollout;
 mod routers;
 mod scenario;
+mod serving;
 mod straight;
 mod subresource;
+mod telemetry;
 mod windows;
 
 use std::process::ExitCode;
@@ -72,7 +76,16 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
         }
     };
     // Prometheus scrapes every Pod of the cluster, which other tests count.
-    let alone = [edits::tests(), prometheus::tests(), installation::tests()].concat();
+    let alone = [
+        edits::tests(),
+        prometheus::tests(),
+        telemetry::tests(),
+        draining::tests(),
+        serving::tests(),
+        ending::tests(),
+        installation::tests(),
+    ]
+    .concat();
     // Beside each other they mostly wait for the cluster: two a core.
     let beside = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let phases = [(tests(), arguments.test_threads.unwrap_or(beside)), (alone, 1)];
