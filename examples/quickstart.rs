@@ -122,6 +122,8 @@ async fn show(cluster: &Cluster, once: bool) -> Outcome<()> {
         step(&format!("kubectl {}", arguments.join(" ")));
         print!("{}", kubectl(cluster, &arguments).await?);
     }
+    step("the metrics of the deployment, read while the long completions were in flight");
+    println!("{answer}");
     if !once {
         let router = cluster.expose(pods.router).await?;
         let kubeconfig = cluster.host_kubeconfig();
@@ -137,10 +139,6 @@ async fn show(cluster: &Cluster, once: bool) -> Outcome<()> {
         );
         println!("  kubectl logs chat-server-0");
         println!("  the router takes completions at http://{router}; Ctrl-C ends everything");
-    }
-    step("the metrics of the deployment, read while the long completions were in flight");
-    println!("{answer}");
-    if !once {
         std::future::pending::<()>().await;
     }
     Ok(())

@@ -49,10 +49,8 @@ impl Replica {
             .await?;
         let ByteString(bundle) = serde_json::from_value(secret["data"]["ca.crt"].clone())?;
         let authorities = CertificateDer::pem_slice_iter(&bundle).collect::<Result<Vec<_>, _>>()?;
-        let pods = scenario.get(NAMESPACE, "pods").await?;
-        let pods = pods["items"].as_array().into_iter().flatten();
-        pods.map(|pod| {
-            let address: IpAddr = pod["status"]["podIP"].as_str().ok_or("no address")?.parse()?;
+        let replicas = scenario.replicas().await?.into_iter();
+        let replicas = replicas.map(|(pod, address)| {
             let file = |name: &str| {
                 scenario
                     .cluster
@@ -72,12 +70,12 @@ impl Replica {
                 .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
                 .to_vec();
             Ok(Self {
-                pod: pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-                address,
+                pod,
+                address: address.parse()?,
                 client: config.try_into()?,
             })
-        })
-        .collect()
+        });
+        replicas.collect()
     }
 
     async fn metrics(&self, namespace: &str) -> Result<Value, Failure> {

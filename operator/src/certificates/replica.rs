@@ -1,10 +1,12 @@
 //! What replicas of the operator show one another, and whom they believe to be one.
 //!
-//! Each replica issues a client certificate to itself, from the authority of the serving certificate, and keeps its key in memory. Owns
-//! when that is due and who is believed; knows nothing of what replicas ask one another.
+//! Each replica issues a client certificate to itself, from the operator's own authority, and keeps its key in memory. What a replica
+//! serves with is another certificate, which may be another's affair. Owns when a client certificate is due and who is believed; knows
+//! nothing of what replicas ask one another.
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
@@ -13,8 +15,9 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::{EndEntityCert, KeyUsage};
 
-use super::pair::{Authority, Leaf};
-use super::plan::renewal;
+use super::issue;
+use super::pair::{Authority, Damage, Leaf};
+use super::plan::{OVERLAP, renewal};
 
 /// Why a connection is not believed to be another replica's.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +45,10 @@ pub struct ReplicaIdentity {
 pub struct Credentials {
     /// What it shows; none before the authority was first seen.
     pub key: Option<Arc<CertifiedKey>>,
-    /// Whom it trusts.
-    pub roots: Arc<RootCertStore>,
+    /// Whom it trusts to say what a replica serves with.
+    pub servers: Arc<RootCertStore>,
+    /// Whom it trusts to say who is a replica.
+    replicas: RootCertStore,
 }
 
 impl ReplicaIdentity {
@@ -58,7 +63,8 @@ impl ReplicaIdentity {
             server: ServerName::try_from(server)?,
             state: Arc::new(ArcSwap::from_pointee(Credentials {
                 key: None,
-                roots: Arc::new(RootCertStore::empty()),
+                servers: Arc::new(RootCertStore::empty()),
+                replicas: RootCertStore::empty(),
             })),
         })
     }
@@ -78,13 +84,23 @@ impl ReplicaIdentity {
         self.state.load_full()
     }
 
-    /// Shows `key` and trusts `authorities` from now on.
-    pub fn swap(&self, key: Option<Arc<CertifiedKey>>, authorities: &[CertificateDer<'static>]) {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(authorities.iter().cloned());
+    /// From now on shows `key`, believes to be a replica who shows a certificate of `replicas`, and calls who serves with one of
+    /// `servers`.
+    pub fn swap(
+        &self,
+        key: Option<Arc<CertifiedKey>>,
+        replicas: &[CertificateDer<'static>],
+        servers: &[CertificateDer<'static>],
+    ) {
+        let store = |authorities: &[CertificateDer<'static>]| {
+            let mut store = RootCertStore::empty();
+            store.add_parsable_certificates(authorities.iter().cloned());
+            store
+        };
         self.state.store(Arc::new(Credentials {
             key,
-            roots: Arc::new(roots),
+            servers: Arc::new(store(servers)),
+            replicas: store(replicas),
         }));
     }
 
@@ -97,7 +113,7 @@ impl ReplicaIdentity {
         let leaf = EndEntityCert::try_from(leaf).map_err(NoReplica::Certificate)?;
         let (algorithms, usage) = (webpki::ALL_VERIFICATION_ALGS, KeyUsage::client_auth());
         let credentials = self.credentials();
-        let anchors = &credentials.roots.roots;
+        let anchors = &credentials.replicas.roots;
         leaf.verify_for_usage(algorithms, anchors, intermediates, now, usage, None, None)
             .map_err(NoReplica::Certificate)?;
         leaf.verify_is_valid_for_subject_name(&self.client)
@@ -113,35 +129,51 @@ pub(super) struct Own {
     pub(super) authority: CertificateDer<'static>,
 }
 
-/// Whether a client certificate is to be issued from `authority` at `now`, in the place of `own`.
-///
-/// Only ever from an authority that every replica trusts: one that is among `trusted`; and in the place of another's only once the
-/// serving certificate `leaf` comes from it too, which is when it has been trusted for a while.
-pub(super) fn is_due(
-    own: Option<&Own>,
-    authority: &Authority,
-    leaf: Option<&Leaf>,
-    trusted: &[CertificateDer<'static>],
-    now: Timestamp,
-) -> bool {
-    if !trusted.contains(&authority.certificate) {
-        return false;
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotIssued {
+    #[error("the certificate could not be made")]
+    Issue(#[from] rcgen::Error),
+    #[error("the certificate that was made cannot be used")]
+    Made(#[from] Damage),
+}
+
+impl Own {
+    /// A new one for `name`.
+    pub(super) fn issue(authority: &Authority, name: &str, now: Timestamp) -> Result<Self, NotIssued> {
+        let issued = issue::replica(authority, name, now)?;
+        Ok(Own {
+            leaf: Leaf::read(&issued.certificate, &issued.key)?,
+            authority: authority.certificate.clone(),
+        })
     }
-    let Some(own) = own else { return true };
-    let serves = || leaf.is_some_and(|leaf| leaf.is_trusted([&authority.certificate], &[], now));
-    renewal(own.leaf.validity) <= now
-        || !trusted.contains(&own.authority)
-        || (own.authority != authority.certificate && serves())
+}
+
+/// How soon a client certificate is to be issued from `authority`, in the place of `own`; `None`: not until something changes.
+///
+/// What `own` comes from stays good as long as it is `believed`: every other replica has so long to see a new authority, which this
+/// one has seen for `age`.
+pub(super) fn due(
+    own: Option<&Own>,
+    authority: &CertificateDer<'_>,
+    age: Duration,
+    believed: &[CertificateDer<'static>],
+    now: Timestamp,
+) -> Option<Duration> {
+    match own {
+        Some(own) if renewal(own.leaf.validity) <= now || !believed.contains(&own.authority) => Some(Duration::ZERO),
+        Some(own) if own.authority != *authority => Some(OVERLAP.saturating_sub(age)),
+        Some(_) => None,
+        None => Some(Duration::ZERO),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::certificates::issue::{self, Issued};
+    use crate::certificates::issue::Issued;
 
     const BEGIN: Timestamp = Timestamp::constant(1_700_000_000, 0);
 
@@ -155,10 +187,7 @@ mod tests {
     }
 
     fn own(authority: &Authority, now: Timestamp) -> Own {
-        Own {
-            leaf: read(issue::replica(authority, "replica.op.sys.svc", now).unwrap()),
-            authority: authority.certificate.clone(),
-        }
+        Own::issue(authority, "replica.op.sys.svc", now).unwrap()
     }
 
     fn at(now: Timestamp) -> UnixTime {
@@ -173,7 +202,10 @@ mod tests {
         let right = own(&ours, BEGIN).leaf;
         assert!(!shown(&right, BEGIN), "nobody is trusted before the authority is known");
 
-        identity.swap(None, std::slice::from_ref(&ours.certificate));
+        // Whoever says what is served with says nothing of who is a replica.
+        identity.swap(None, &[], std::slice::from_ref(&ours.certificate));
+        assert!(!shown(&right, BEGIN));
+        identity.swap(None, std::slice::from_ref(&ours.certificate), &[]);
         assert!(shown(&right, BEGIN));
         assert!(matches!(identity.trusts(&[], at(BEGIN)), Err(NoReplica::NoCertificate)));
         let day = SignedDuration::from_hours(24);
@@ -205,38 +237,36 @@ mod tests {
         ] {
             assert!(!shown(&leaf, now), "{what}");
         }
-        identity.swap(None, &[foreign.certificate.clone(), ours.certificate.clone()]);
+        identity.swap(None, &[foreign.certificate.clone(), ours.certificate.clone()], &[]);
         assert!(shown(&right, BEGIN) && shown(&own(&foreign, BEGIN).leaf, BEGIN));
     }
 
     #[test]
-    fn a_client_certificate_comes_only_from_an_authority_that_all_trust() {
+    fn a_client_certificate_is_renewed_at_two_thirds_of_its_life() {
         let ours = authority(BEGIN);
-        let leaf = read(issue::leaf(&ours, &["op".to_owned()], BEGIN).unwrap());
-        let trusted = [ours.certificate.clone()];
-        assert!(!is_due(None, &ours, Some(&leaf), &[], BEGIN));
-        assert!(is_due(None, &ours, Some(&leaf), &trusted, BEGIN));
+        let believed = [ours.certificate.clone()];
+        let due = |own, now| due(own, &ours.certificate, Duration::ZERO, &believed, now);
+        assert_eq!(due(None, BEGIN), Some(Duration::ZERO));
         let first = own(&ours, BEGIN);
-        assert!(!is_due(Some(&first), &ours, Some(&leaf), &trusted, BEGIN));
-        // Two thirds of ninety days.
         let day = SignedDuration::from_hours(24);
-        assert!(!is_due(Some(&first), &ours, Some(&leaf), &trusted, BEGIN + 59 * day));
-        assert!(is_due(Some(&first), &ours, Some(&leaf), &trusted, BEGIN + 60 * day));
+        assert_eq!(due(Some(&first), BEGIN), None);
+        assert_eq!(due(Some(&first), BEGIN + 59 * day), None);
+        assert_eq!(due(Some(&first), BEGIN + 60 * day), Some(Duration::ZERO));
     }
 
-    /// The API server has to trust a new authority for two minutes before a serving certificate comes from it; replicas wait as long.
     #[test]
-    fn a_new_authority_is_issued_from_when_the_serving_certificate_comes_from_it() {
+    fn a_new_authority_is_issued_from_when_every_replica_has_had_two_minutes_to_see_it() {
         let (old, new) = (authority(BEGIN), authority(BEGIN));
         let first = own(&old, BEGIN);
-        let served = |authority: &Authority| read(issue::leaf(authority, &["op".to_owned()], BEGIN).unwrap());
         let both = [old.certificate.clone(), new.certificate.clone()];
-        assert!(!is_due(Some(&first), &new, Some(&served(&old)), &both[..1], BEGIN));
-        assert!(!is_due(Some(&first), &new, Some(&served(&old)), &both, BEGIN));
-        assert!(is_due(Some(&first), &new, Some(&served(&new)), &both, BEGIN));
-        // The old one is trusted by nobody any more.
-        assert!(is_due(Some(&first), &new, None, &both[1..], BEGIN));
-        // A replica that has just started has nothing else to show.
-        assert!(is_due(None, &new, Some(&served(&old)), &both, BEGIN));
+        let seconds = Duration::from_secs;
+        let due = |own, age, believed| due(own, &new.certificate, seconds(age), believed, BEGIN);
+        assert_eq!(due(Some(&first), 0, &both), Some(seconds(120)));
+        assert_eq!(due(Some(&first), 119, &both), Some(seconds(1)));
+        assert_eq!(due(Some(&first), 120, &both), Some(seconds(0)));
+        assert_eq!(due(Some(&first), 500, &both), Some(seconds(0)));
+        // Nobody believes the old one any more, or there is none.
+        assert_eq!(due(Some(&first), 0, &both[1..]), Some(seconds(0)));
+        assert_eq!(due(None, 0, &both), Some(seconds(0)));
     }
 }

@@ -5,15 +5,16 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use super::forward::Unanswered;
+use crate::telemetry::Label;
 
 /// Counters of forwarded reads. Clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
-    forwarded: Family<[(&'static str, &'static str); 1], Counter>,
+    forwarded: Family<Label, Counter>,
 }
 
 /// The outcome of a read that the owner answered.
-const ANSWERED: &str = "answered";
+const ANSWERED: &str = "Answered";
 
 impl Counts {
     /// Puts the counters on a page, every outcome from 0 on.
@@ -23,7 +24,7 @@ impl Counts {
         }
         registry.register(
             "forwarded_reads",
-            "Reads of metrics handed to the replica that owns their windows; answered by this replica unless answered by that one",
+            "Reads of metrics that were handed to the replica that owns their windows",
             self.forwarded.clone(),
         );
     }

@@ -70,13 +70,13 @@ pub(super) enum Unanswered {
 impl Unanswered {
     /// Every [`Unanswered::outcome`].
     pub(super) const OUTCOMES: [&'static str; 7] = [
-        "no-certificate",
-        "unreachable",
-        "broken",
-        "late",
-        "refused",
-        "unreadable",
-        "unknown",
+        "NoCertificate",
+        "Unreachable",
+        "Broken",
+        "Late",
+        "Refused",
+        "Unreadable",
+        "Unknown",
     ];
 
     /// The word for it in counters.
@@ -128,7 +128,7 @@ fn tls(credentials: &Credentials) -> Result<ClientConfig, Unanswered> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| Unanswered::Unreachable(io::Error::other(error)))?
-        .with_root_certificates(credentials.roots.clone())
+        .with_root_certificates(credentials.servers.clone())
         .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     config.alpn_protocols = vec![H2.to_vec()];
     config.resumption = Resumption::disabled();

@@ -200,7 +200,7 @@ pub struct Replica {
     pub anyone: Caller,
     counts: Registry,
     shutdown: CancellationToken,
-    _tasks: [Task; 2],
+    _tasks: [Task; 3],
 }
 
 impl Replica {
@@ -219,7 +219,7 @@ impl Replica {
         });
         let identity = ReplicaIdentity::new("op", "sys").unwrap();
         let trusted: Vec<CertificateDer<'static>> = given.trusts.iter().map(|one| one.der.clone()).collect();
-        identity.swap(Some(certified(client(given.issuer))), &trusted);
+        identity.swap(Some(certified(client(given.issuer))), &trusted, &trusted);
         let certificate = ServingCertificate::default();
         certificate.swap(certified(server(given.issuer)));
         let (members, counts) = (Members::new(name), Counts::default());
@@ -234,6 +234,7 @@ impl Replica {
             shutdown_delay: Duration::ZERO,
         };
         let server = Server::new(config, api.client(), Arc::new(reader), certificate);
+        let trusting = spawn(server.follow_front_proxy());
         let serving = {
             let shutdown = shutdown.clone();
             spawn(async move { server.serve(socket, shutdown).await.unwrap() })
@@ -258,13 +259,14 @@ impl Replica {
             anyone,
             counts: registry,
             shutdown,
-            _tasks: [serving, following],
+            _tasks: [trusting, serving, following],
         };
         // 404 of no object says that the caller is known; what is there is not read yet.
         let nothing = METRICS.replace("chat", "nothing");
-        while replica.front.get(&nothing, ALICE).await.code != 404 {
-            tokio::task::yield_now().await;
-        }
+        until("it knows whom to believe", async || {
+            replica.front.get(&nothing, ALICE).await.code == 404
+        })
+        .await;
         replica
     }
 
@@ -289,9 +291,7 @@ impl Replica {
                 None => name == self.name,
             })
         };
-        while !replicas.iter().all(|(name, _)| owned(name)) {
-            tokio::task::yield_now().await;
-        }
+        until("it sees them", async || replicas.iter().all(|(name, _)| owned(name))).await;
     }
 
     /// Whether it takes another for the owner of the ModelDeployment.
@@ -319,6 +319,17 @@ impl Drop for Replica {
     fn drop(&mut self) {
         self.shutdown.cancel();
     }
+}
+
+/// Waits until something holds.
+async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(300), waiting).await;
+    assert!(waited.is_ok(), "never: {what}");
 }
 
 /// What a replica serves with, and what it shows.

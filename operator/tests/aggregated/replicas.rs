@@ -73,8 +73,8 @@ async fn either_replica_answers_from_the_windows_of_one() {
         let answer = replica.read("").await.json();
         assert_eq!(code(&answer, TTFT), "Idle", "{}: {answer}", replica.name);
     }
-    assert_eq!(other.forwarded("answered"), (3, 3));
-    assert_eq!(owner.forwarded("answered"), (0, 0));
+    assert_eq!(other.forwarded("Answered"), (3, 3));
+    assert_eq!(owner.forwarded("Answered"), (0, 0));
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn the_window_that_is_asked_for_is_the_owners() {
     let answer = other.read("?window=1s").await.json();
     assert_eq!(code(&answer, TTFT), "Idle", "{answer}");
     assert_eq!(pod.reads(), 2);
-    assert_eq!(other.forwarded("answered"), (1, 1));
+    assert_eq!(other.forwarded("Answered"), (1, 1));
 }
 
 /// The caller is reviewed where they ask; the owner is asked nothing about them.
@@ -96,12 +96,12 @@ async fn who_may_not_read_is_refused_before_anyone_is_asked() {
     assert_eq!(other.read("").await.code, 403);
     let stranger = [("x-remote-group", "system:masters")];
     assert_eq!(other.front.get(METRICS, &stranger).await.code, 401);
-    assert_eq!((pod.reads(), other.forwarded("answered")), (0, (0, 0)));
+    assert_eq!((pod.reads(), other.forwarded("Answered")), (0, (0, 0)));
 
     other.api.review(|_| json!({"allowed": true}));
     let bob = [("x-remote-user", "bob")];
     assert_eq!(other.front.get(METRICS, &bob).await.code, 200);
-    assert_eq!(other.forwarded("answered"), (1, 1));
+    assert_eq!(other.forwarded("Answered"), (1, 1));
     let asked = |review: &Value| review["resourceAttributes"]["name"] == "chat";
     assert!(other.api.reviews().iter().any(asked));
     assert!(!owner.api.reviews().iter().any(asked));
@@ -114,7 +114,7 @@ async fn without_another_ready_replica_a_read_is_answered_here() {
     assert_eq!(alone.read("").await.code, 200);
     alone.sees(&[("op-a", alone.address)]).await;
     assert_eq!(alone.read("").await.code, 200);
-    assert_eq!(alone.forwarded("answered"), (0, 0));
+    assert_eq!(alone.forwarded("Answered"), (0, 0));
 }
 
 #[tokio::test]
@@ -122,11 +122,11 @@ async fn an_owner_that_is_gone_costs_one_first_sample() {
     let (pod, authority) = (Pod::start().await, Authority::new("ours"));
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let replica = before(gone, &pod, &authority).await;
-    answered_here(&replica, "unreachable").await;
+    answered_here(&replica, "Unreachable").await;
     for reads in 2..4 {
         sleep(Duration::from_secs(1)).await;
         assert_eq!(code(&replica.read("").await.json(), TTFT), "Idle");
-        assert_eq!(replica.forwarded("unreachable"), (reads, reads));
+        assert_eq!(replica.forwarded("Unreachable"), (reads, reads));
     }
     assert_eq!(pod.reads(), 3);
 }
@@ -137,7 +137,7 @@ async fn an_owner_that_does_not_speak_is_not_waited_for() {
     let (pod, authority) = (Pod::start().await, Authority::new("ours"));
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let replica = before(silent.local_addr().unwrap(), &pod, &authority).await;
-    answered_here(&replica, "unreachable").await;
+    answered_here(&replica, "Unreachable").await;
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn an_owner_that_stops_with_the_question_is_noticed_in_time_for_the_longes
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     assert_eq!(answer.code, 200, "{answer:?}");
     assert_eq!(code(&answer.json(), TTFT), "Idle");
-    assert_eq!(replica.forwarded("broken"), (1, 1));
+    assert_eq!(replica.forwarded("Broken"), (1, 1));
 }
 
 /// It lives and does not answer; nothing that is left of the time holds a window.
@@ -168,7 +168,7 @@ async fn an_owner_that_never_answers_is_left_in_time() {
         assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
         answer
     };
-    let ((), answer) = tokio::join!(answered_here(&replicas[0], "late"), window);
+    let ((), answer) = tokio::join!(answered_here(&replicas[0], "Late"), window);
     assert_eq!(answer.code, 503);
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(
@@ -189,7 +189,7 @@ async fn an_owner_whose_pods_hang_is_waited_for() {
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     assert_eq!(answer.code, 503);
     assert!(answer.message().contains("Timeout"), "{answer:?}");
-    assert_eq!(other.forwarded("answered"), (1, 1));
+    assert_eq!(other.forwarded("Answered"), (1, 1));
     assert_eq!(pod.reads(), 1);
 }
 
@@ -201,16 +201,16 @@ async fn what_is_no_answer_to_the_question_is_not_passed_on() {
     let other = json!({ "metrics": other }).to_string();
     let huge = format!("{{\"noAnswer\": \"{}\"}}", "x".repeat(4 << 20));
     for (outcome, status, body) in [
-        ("unreadable", 200, ""),
-        ("unreadable", 200, "{\"metrics\": {\"kind\": \"Status\"}}"),
-        ("unreadable", 200, "\"yes\""),
-        ("unreadable", 200, &other),
-        ("unreadable", 200, &huge),
-        ("refused", 301, "\"unknown\""),
-        ("refused", 404, "\"unknown\""),
-        ("refused", 429, ""),
-        ("refused", 500, "\"unknown\""),
-        ("unknown", 200, "\"unknown\""),
+        ("Unreadable", 200, ""),
+        ("Unreadable", 200, "{\"metrics\": {\"kind\": \"Status\"}}"),
+        ("Unreadable", 200, "\"yes\""),
+        ("Unreadable", 200, &other),
+        ("Unreadable", 200, &huge),
+        ("Refused", 301, "\"unknown\""),
+        ("Refused", 404, "\"unknown\""),
+        ("Refused", 429, ""),
+        ("Refused", 500, "\"unknown\""),
+        ("Unknown", 200, "\"unknown\""),
     ] {
         let owner = played(&authority, Plays::Says(status, body.to_owned().into())).await;
         answered_here(&before(owner, &pod, &authority).await, outcome).await;
@@ -224,7 +224,7 @@ async fn what_is_no_answer_to_the_question_is_not_passed_on() {
         replica.read("").await.json()["timestamp"],
         "2026-01-02T03:04:05.000006Z"
     );
-    assert_eq!((pod.reads(), replica.forwarded("answered")), (reads, (1, 1)));
+    assert_eq!((pod.reads(), replica.forwarded("Answered")), (reads, (1, 1)));
 }
 
 /// An owner that has not seen the object yet, or still sees an older one of that name, does not make it a 404. One that is asked first
@@ -238,13 +238,13 @@ async fn what_one_replica_does_not_know_is_not_absent() {
             ..Given::usual(&pod, &authority)
         };
         let ignorant = Replica::start("op-b", given).await;
-        answered_here(&before(ignorant.address, &pod, &authority).await, "unknown").await;
+        answered_here(&before(ignorant.address, &pod, &authority).await, "Unknown").await;
         let knowing = Replica::start("op-a", Given::usual(&pod, &authority)).await;
         ignorant.sees(&[("op-a", knowing.address)]).await;
         let answer = ignorant.read("").await;
         match uid {
             None => assert_eq!(answer.code, 404),
-            Some(_) => assert_eq!(ignorant.forwarded("unknown"), (1, 1)),
+            Some(_) => assert_eq!(ignorant.forwarded("Unknown"), (1, 1)),
         }
     }
 }
@@ -253,7 +253,7 @@ async fn what_one_replica_does_not_know_is_not_absent() {
 async fn a_replica_of_another_authority_is_neither_asked_nor_answered() {
     let (pod, ours, foreign) = (Pod::start().await, Authority::new("ours"), Authority::new("ours"));
     let stranger = Replica::start("op-b", Given::usual(&pod, &foreign)).await;
-    answered_here(&before(stranger.address, &pod, &ours).await, "unreachable").await;
+    answered_here(&before(stranger.address, &pod, &ours).await, "Unreachable").await;
     // One that trusts us, and that we do not trust.
     let given = Given {
         trusts: vec![&ours, &foreign],
@@ -262,7 +262,7 @@ async fn a_replica_of_another_authority_is_neither_asked_nor_answered() {
     let asking = Replica::start("op-a", given).await;
     let owner = Replica::start("op-b", Given::usual(&pod, &ours)).await;
     asking.sees(&[("op-b", owner.address)]).await;
-    answered_here(&asking, "refused").await;
+    answered_here(&asking, "Refused").await;
 }
 
 /// While an authority is renewed both are trusted, and some replicas have certificates of the one and some of the other.
@@ -279,7 +279,7 @@ async fn replicas_of_the_old_and_of_the_new_authority_ask_each_other() {
         let asking = Replica::start("op-a", given(issuer)).await;
         asking.sees(&[("op-b", owner.address)]).await;
         assert_eq!(asking.read("").await.code, 200);
-        assert_eq!(asking.forwarded("answered"), (1, 1));
+        assert_eq!(asking.forwarded("Answered"), (1, 1));
     }
 }
 
@@ -298,7 +298,7 @@ async fn a_read_is_handed_on_once() {
     let [a, b] = each;
     assert!(a.forwards() && b.forwards());
     assert_eq!(a.read("").await.code, 200);
-    assert_eq!((a.forwarded("answered"), b.forwarded("answered")), ((1, 1), (0, 0)));
+    assert_eq!((a.forwarded("Answered"), b.forwarded("Answered")), ((1, 1), (0, 0)));
     assert_eq!(pod.reads(), 1);
 }
 

@@ -55,6 +55,7 @@ where
 {
     let (exposer, stop) = InsideSide::new(control, &state).map_err(Error::io("open the control socket"))?;
     network::set_up().await?;
+    eprintln!("etcd, kube-apiserver and kube-controller-manager start");
     let cluster = tokio::select! {
         cluster = Cluster::start(state, prepared.tools, exposer) => cluster?,
         () = stop.cancelled() => return Ok(INTERRUPTED.into()),
