@@ -8,8 +8,12 @@ mod bodies;
 mod crowd;
 mod deployment;
 mod edits;
+mod generated;
+#[path = "../generator/mod.rs"]
+mod generator;
 mod idle;
 mod installation;
+mod obstacles;
 mod offline;
 mod plugin;
 mod polling;
@@ -58,6 +62,8 @@ fn tests() -> Vec<Test> {
         polling::tests(),
         crowd::tests(),
         quantiles::tests(),
+        obstacles::tests(),
+        generated::tests(),
     ]
     .concat()
 }
@@ -72,7 +78,7 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
         }
     };
     // Prometheus scrapes every Pod of the cluster, which other tests count.
-    let alone = [edits::tests(), prometheus::tests(), installation::tests()].concat();
+    let alone = [edits::tests(), prometheus::tests(), obstacles::alone(), installation::tests()].concat();
     let phases = [(tests(), None), (alone, Some(1))];
     let mut passed = true;
     for (tests, threads) in phases {
