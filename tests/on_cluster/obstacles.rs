@@ -229,10 +229,8 @@ async fn a_number_without_a_fraction_is_a_whole_one(scenario: Arc<Scenario>) -> 
             "roles": [{"name": "server", "replicas": 1.0, "port": 8e3}]
         }
     }"#;
-    let path = format!("/apis/worker.gpustack.ai/v1alpha1/namespaces/{namespace}/modeldeployments");
-    let arguments = ["create", "--raw", &path, "-f", "-"];
-    let output = scenario.cluster.kubectl_with_input(&arguments, manifest).await?;
-    ensure!(output.status.success(), "the API server: {}", output.stderr);
+    // As `render` reads it.
+    scenario.apply(namespace, manifest).await?;
     scenario.wait(namespace, "condition=RolesReady", "md/chat").await?;
     let md = scenario.get(namespace, "md/chat").await?;
     ensure!(
