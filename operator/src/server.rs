@@ -14,6 +14,7 @@ pub mod health;
 pub mod listener;
 pub mod metrics;
 pub mod negotiation;
+pub mod objects;
 pub mod openapi;
 pub mod query;
 pub mod response;
