@@ -10,11 +10,13 @@ use kube::Client;
 use model_deployment::index::Index;
 use model_deployment::scrape::{self, Scraper, TrustError};
 use model_deployment::snapshot::{self, Snapshots};
+use model_deployment_crds::API_SERVICE;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use model_deployment_operator::certificates::{self, ServingCertificate};
 use model_deployment_operator::controller;
 use model_deployment_operator::leader::Election;
 use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal};
+use model_deployment_operator::server::objects::{self, Clients, Objects};
 use model_deployment_operator::server::{self, Server, listener};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,9 +25,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::Run;
 use crate::telemetry;
-
-/// The APIService of the aggregated API.
-const API_SERVICE: &str = "v1.worker.gpustack.ai";
 
 /// Why the operator cannot run.
 #[derive(Debug, Error)]
@@ -95,6 +94,15 @@ pub async fn run(options: Run) -> Result<(), RunError> {
         },
         client.clone(),
         Arc::new(Reader { index, snapshots }),
+        Objects::new(
+            objects::Config {
+                mode: options.v1_passthrough,
+                namespace: options.namespace.clone(),
+                account: options.impersonator.clone(),
+                extra_keys: options.impersonate_extra.iter().cloned().collect(),
+            },
+            Clients::infer().await.map_err(RunError::Client)?,
+        ),
         certificate.clone(),
     );
     let election = Election::new(

@@ -4,63 +4,55 @@
 //! front proxy's certificate and headers, authorised by the API server's own review, and only then looked at. What a
 //! ModelDeployment's metrics are is not known here.
 
-pub mod attributes;
-pub mod authorization;
-pub mod connection;
-pub mod discovery;
-pub mod duration;
-pub mod front_proxy;
-pub mod health;
+mod attributes;
+mod authorization;
+mod connection;
+mod crowd;
+mod discovery;
+mod duration;
+mod front_proxy;
+mod health;
+mod limits;
 pub mod listener;
 pub mod metrics;
-pub mod negotiation;
+mod negotiation;
 pub mod objects;
-pub mod openapi;
-pub mod query;
-pub mod response;
-pub mod route;
-pub mod status;
-pub mod tls;
-pub mod version;
+mod openapi;
+mod query;
+mod response;
+mod route;
+pub(crate) mod status;
+mod tls;
+mod version;
 
-use std::collections::HashMap;
 use std::fmt::Write;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
-use parking_lot::Mutex;
 use sha2::{Digest, Sha512};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::ServingCertificate;
 use authorization::Authorizer;
 use connection::Connections;
+use crowd::{Crowd, Place};
 use discovery::Discovery;
 use front_proxy::source::Published;
+use limits::Limits;
 use metrics::Answers;
+use objects::Objects;
 use openapi::OpenApi;
 
-pub use model_deployment_crds::{AGGREGATED_VERSION as VERSION, GROUP, PLURAL as RESOURCE};
+use model_deployment_crds::{
+    AGGREGATED_API_VERSION as GROUP_VERSION, AGGREGATED_VERSION as VERSION, GROUP, KIND, METRICS_KIND,
+    PLURAL as RESOURCE, STORED_API_VERSION as STORED_GROUP_VERSION,
+};
 
-/// Group and version.
-pub const GROUP_VERSION: &str = "worker.gpustack.ai/v1";
-/// Kind of the resource.
-pub const KIND: &str = "ModelDeployment";
-/// Kind of its `metrics` subresource.
-pub const METRICS_KIND: &str = "ModelDeploymentMetrics";
-
-/// Connections at once, and from one address. The API server needs one or two; every one of them may come from one address.
-const CONNECTIONS: usize = 2048;
-const CONNECTIONS_OF_ONE: usize = 1024;
-/// Requests for metrics that are answered at once. Discovery, OpenAPI and health have no limit, so that nothing starves them.
-const METRICS_AT_ONCE: usize = 256;
 /// For requests under way when the server stops listening: a little more than the longest of them may take.
 const GRACE: Duration = Duration::from_secs(10);
 /// Before the next try when a connection cannot be accepted, which is when the process has no file descriptor left.
@@ -89,23 +81,35 @@ struct State {
     certificate: ServingCertificate,
     discovery: Discovery,
     leaving: AtomicBool,
-    metrics_at_once: Semaphore,
+    limits: Limits,
+    objects: Objects,
     openapi: OpenApi,
     published: Published,
+    /// Cancelled when open connections are told to finish.
+    finishing: CancellationToken,
 }
 
 impl Server {
-    /// A server that reviews rights through `client`, has its metrics from `answers`, and shows `certificate`.
-    pub fn new(config: Config, client: Client, answers: Arc<dyn Answers>, certificate: ServingCertificate) -> Self {
+    /// A server that reviews rights through `client`, has its metrics from `answers` and everything else from `objects`, and shows
+    /// `certificate`.
+    pub fn new(
+        config: Config,
+        client: Client,
+        answers: Arc<dyn Answers>,
+        objects: Objects,
+        certificate: ServingCertificate,
+    ) -> Self {
         let state = State {
             answers,
             authorizer: Authorizer::new(client.clone()),
             certificate,
             discovery: Discovery::new(),
             leaving: AtomicBool::new(false),
-            metrics_at_once: Semaphore::new(METRICS_AT_ONCE),
+            limits: Limits::default(),
+            objects,
             openapi: OpenApi::of::<ModelDeploymentMetrics>(),
             published: Published::default(),
+            finishing: CancellationToken::new(),
         };
         Server {
             config,
@@ -122,22 +126,26 @@ impl Server {
             let (published, client) = (self.state.published.clone(), self.client.clone());
             async move { published.follow(client).await }
         });
+        let keeper = tokio::spawn({
+            let state = self.state.clone();
+            async move { state.objects.keep().await }
+        });
         let state = self.state.clone();
         let stop = async {
             shutdown.cancelled().await;
             state.leaving.store(true, Ordering::Relaxed);
             tokio::time::sleep(self.config.shutdown_delay).await;
         };
-        let leaving = CancellationToken::new();
-        let mut open = self.accept(&listener, &connections, &leaving, stop).await;
+        let mut open = self.accept(&listener, &connections, stop).await;
         drop(listener);
-        leaving.cancel();
+        self.state.finishing.cancel();
         let finished = async { while open.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, finished).await.is_err() {
             tracing::warn!("requests were still under way at the end of the grace period");
         }
         open.shutdown().await;
         follower.abort();
+        keeper.abort();
         Ok(())
     }
 
@@ -145,7 +153,6 @@ impl Server {
         &self,
         listener: &TcpListener,
         connections: &Connections,
-        leaving: &CancellationToken,
         stop: impl Future<Output = ()>,
     ) -> JoinSet<()> {
         let crowd = Crowd::default();
@@ -159,9 +166,7 @@ impl Server {
             };
             match accepted {
                 Ok((socket, address)) => match crowd.enter(address.ip()) {
-                    Some(place) => {
-                        drop(open.spawn(self.connection(socket, connections.clone(), leaving.clone(), place)))
-                    }
+                    Some(place) => drop(open.spawn(self.connection(socket, connections.clone(), place))),
                     None => tracing::warn!("too many connections, one is refused"),
                 },
                 Err(error) => {
@@ -176,60 +181,17 @@ impl Server {
         &self,
         socket: TcpStream,
         connections: Connections,
-        leaving: CancellationToken,
         place: Place,
     ) -> impl Future<Output = ()> + Send + 'static {
         let state = self.state.clone();
         async move {
             let _place = place;
+            let finishing = state.finishing.clone();
             let handle = move |peer, request| {
                 let state = state.clone();
                 async move { state.handle(peer, request).await }
             };
-            connections.serve(socket, leaving, handle).await;
-        }
-    }
-}
-
-/// Open connections by the address they come from.
-#[derive(Default, Clone)]
-struct Crowd(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// One connection's place among them, given back when it is dropped.
-struct Place {
-    crowd: Crowd,
-    address: IpAddr,
-}
-
-impl Crowd {
-    /// A place for one more from `address`, unless there are too many.
-    fn enter(&self, address: IpAddr) -> Option<Place> {
-        let mut counts = self.0.lock();
-        let all: usize = counts.values().sum();
-        let count = counts.entry(address).or_default();
-        if all >= CONNECTIONS || *count >= CONNECTIONS_OF_ONE {
-            if *count == 0 {
-                counts.remove(&address);
-            }
-            return None;
-        }
-        *count += 1;
-        drop(counts);
-        Some(Place {
-            crowd: self.clone(),
-            address,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.crowd.0.lock();
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
-            }
+            connections.serve(socket, finishing, handle).await;
         }
     }
 }
@@ -242,24 +204,4 @@ fn hash(bytes: &[u8]) -> String {
             let _ = write!(text, "{byte:02x}");
             text
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_takes_not_every_place_and_gives_its_own_back() {
-        let crowd = Crowd::default();
-        let (one, other): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
-        let mut places: Vec<_> = (0..1024).map(|_| crowd.enter(one).unwrap()).collect();
-        assert!(crowd.enter(one).is_none());
-        places.extend((0..1024).map(|_| crowd.enter(other).unwrap()));
-        assert!(crowd.enter([192, 0, 2, 3].into()).is_none());
-        places.pop();
-        assert!(crowd.enter(one).is_none());
-        assert!(crowd.enter([192, 0, 2, 3].into()).is_some());
-        drop(places);
-        assert!(crowd.0.lock().is_empty());
-    }
 }

@@ -10,6 +10,7 @@ mod deployment;
 mod edits;
 mod idle;
 mod installation;
+mod objects;
 mod offline;
 mod plugin;
 mod polling;
@@ -48,6 +49,7 @@ fn tests() -> Vec<Test> {
         resource::tests(),
         deployment::tests(),
         subresource::tests(),
+        objects::tests(),
         offline::tests(),
         plugin::tests(),
         routers::tests(),

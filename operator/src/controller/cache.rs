@@ -20,7 +20,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use model_deployment::index::Index;
 use model_deployment::pod::labels;
-use model_deployment_crds::{GROUP, ModelDeployment};
+use model_deployment_crds::{GROUP, KIND, ModelDeployment};
 use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 
@@ -218,7 +218,7 @@ where
 pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|reference| {
         reference.controller == Some(true)
-            && reference.kind == "ModelDeployment"
+            && reference.kind == KIND
             && reference
                 .api_version
                 .split_once('/')

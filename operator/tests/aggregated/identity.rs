@@ -5,6 +5,7 @@ use rcgen::{CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, date_
 use serde_json::{Value, json};
 
 use crate::issued::{Authority, Identity, params, self_signed};
+use crate::log::Log;
 use crate::stage::{ALICE, METRICS, Stage};
 
 /// Expects 401 without a question to anybody.
@@ -243,11 +244,7 @@ async fn upgrades_are_refused() {
 #[tokio::test]
 async fn a_missing_role_binding_is_named_once_and_discovery_is_served() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false)
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.take();
     let stage = Stage::forbidden().await;
     stage
         .api
@@ -266,33 +263,4 @@ async fn a_missing_role_binding_is_named_once_and_discovery_is_served() {
     assert_eq!(lines.len(), 1, "{text}");
     assert!(lines[0].contains("extension-apiserver-authentication-reader"), "{text}");
     assert!(lines[0].contains("kube-system"), "{text}");
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
-    type Writer = Log;
-
-    fn make_writer(&self) -> Log {
-        self.clone()
-    }
 }

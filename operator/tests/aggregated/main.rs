@@ -8,6 +8,8 @@ mod documents;
 mod identity;
 mod issued;
 mod leaving;
+mod log;
 mod metrics;
+mod objects;
 mod rights;
 mod stage;
