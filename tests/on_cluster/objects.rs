@@ -104,19 +104,14 @@ async fn both_versions_are_applied_in_turn(scenario: Arc<Scenario>) -> Outcome {
             );
         }
     }
-    // What was read as v1 is written back as it is.
-    let live = scenario
-        .kubectl(&[
-            "get",
-            &format!("{V1}/chat"),
-            "--namespace",
-            namespace,
-            "--show-managed-fields",
-            "-o",
-            "json",
-        ])
-        .await?;
-    with_input(&scenario, &["replace", "-f", "-"], &live).await?;
+    // What was read as v1 is written back as it is. (kubectl replace would write what kubectl apply compares with.)
+    let api = api(&scenario, namespace);
+    let live = api.get("chat").await?;
+    let replaced = api.replace("chat", &PostParams::default(), &live).await?;
+    ensure!(
+        replaced.metadata.resource_version == live.metadata.resource_version,
+        "what is the same was changed: {replaced:?}"
+    );
     for (object, version) in [("md/chat".to_owned(), "v1alpha1"), (format!("{V1}/chat"), "v1")] {
         let live = scenario
             .kubectl(&[
@@ -265,22 +260,29 @@ async fn kubectl_works_under_v1(scenario: Arc<Scenario>) -> Outcome {
     Ok(())
 }
 
-async fn kubectl_explains_and_checks_under_v1(scenario: Arc<Scenario>) -> Outcome {
-    let namespace = &scenario.cluster.namespace("explain").await?;
-    // The API server fetches the documents of aggregated servers once a minute.
-    let under_v1 = [
-        "explain",
-        "modeldeployments.spec.engine",
-        "--api-version=worker.gpustack.ai/v1",
-    ];
+/// What kubectl says once the API server has fetched the document of v1, which it does within a minute.
+async fn published(scenario: &Scenario, arguments: &[&str]) -> Result<String, Failure> {
     let started = tokio::time::Instant::now();
-    let explained = loop {
-        match scenario.kubectl(&under_v1).await {
-            Ok(explained) => break explained,
+    loop {
+        match scenario.kubectl(arguments).await {
+            Ok(said) => return Ok(said),
             Err(failure) => ensure!(started.elapsed() < PATIENCE, "{failure}"),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-    };
+    }
+}
+
+async fn kubectl_explains_and_checks_under_v1(scenario: Arc<Scenario>) -> Outcome {
+    let namespace = &scenario.cluster.namespace("explain").await?;
+    let explained = published(
+        &scenario,
+        &[
+            "explain",
+            "modeldeployments.spec.engine",
+            "--api-version=worker.gpustack.ai/v1",
+        ],
+    )
+    .await?;
     let stored = scenario
         .kubectl(&[
             "explain",
@@ -318,7 +320,7 @@ async fn kubectl_explains_and_checks_under_v1(scenario: Arc<Scenario>) -> Outcom
     let same = ["diff", "--namespace", namespace, "-f", "-"];
     with_input(&scenario, &same, &manifest).await?;
     let changed = manifest.replace("replicas: 0", "replicas: 2");
-    for flags in [&[][..], &["--server-side"]] {
+    for flags in [&[][..], &["--server-side", "--force-conflicts"]] {
         let output = scenario
             .cluster
             .kubectl_with_input(&[&same[..], flags].concat(), &changed)
@@ -854,13 +856,8 @@ async fn an_admission_policy_on_v1alpha1_meets_a_write_under_v1(scenario: Arc<Sc
 /// What the API server itself publishes of the definition, in the version that it serves, is what we publish of ours.
 async fn the_openapi_of_v1_is_that_of_v1alpha1(scenario: Arc<Scenario>) -> Outcome {
     let read = async |version: &str| -> Result<Value, Failure> {
-        let text = scenario
-            .kubectl(&[
-                "get",
-                "--raw",
-                &format!("/openapi/v3/apis/worker.gpustack.ai/{version}"),
-            ])
-            .await?;
+        let path = format!("/openapi/v3/apis/worker.gpustack.ai/{version}");
+        let text = published(&scenario, &["get", "--raw", &path]).await?;
         Ok(serde_json::from_str(&text.replace("v1alpha1", "v1"))?)
     };
     let (own, stored) = (read("v1").await?, read("v1alpha1").await?);

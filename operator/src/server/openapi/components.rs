@@ -96,6 +96,7 @@ fn object_schema() -> Value {
     let version = versions.into_iter().find(|version| version.name == VERSION);
     let schema = version.and_then(|version| version.schema?.open_api_v3_schema);
     let mut schema = serde_json::to_value(schema).unwrap_or_default();
+    spell_out(&mut schema);
     for (name, description) in [
         ("apiVersion", "Version of this object's schema."),
         ("kind", "Kind of this object."),
@@ -103,6 +104,20 @@ fn object_schema() -> Value {
         schema["properties"][name] = json!({"description": description, "type": "string"});
     }
     schema
+}
+
+/// A number or a text is so by an extension in a definition; the API server publishes it in plain OpenAPI too.
+fn spell_out(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("x-kubernetes-int-or-string").is_some_and(|is| is == true) {
+                members.insert("anyOf".into(), json!([{"type": "integer"}, {"type": "string"}]));
+            }
+            members.values_mut().for_each(spell_out);
+        }
+        Value::Array(items) => items.iter_mut().for_each(spell_out),
+        _ => {}
+    }
 }
 
 fn gvk(kind: &str) -> Value {
