@@ -7,13 +7,13 @@
 mod attributes;
 mod authorization;
 mod connection;
-mod crowd;
 mod discovery;
 mod duration;
 mod front_proxy;
 mod health;
 mod limits;
 pub mod listener;
+mod meters;
 pub mod metrics;
 mod negotiation;
 pub mod objects;
@@ -32,18 +32,21 @@ use std::time::Duration;
 
 use kube::Client;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
+use prometheus_client::registry::Registry;
 use sha2::{Digest, Sha512};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::ServingCertificate;
+use crate::crowd::{Crowd, Place};
 use authorization::Authorizer;
 use connection::Connections;
-use crowd::{Crowd, Place};
 use discovery::Discovery;
 use front_proxy::source::Published;
 use limits::Limits;
+use meters::{Asked, Meters};
 use metrics::Answers;
 use objects::Objects;
 use openapi::OpenApi;
@@ -53,6 +56,9 @@ use model_deployment_crds::{
     PLURAL as RESOURCE, STORED_API_VERSION as STORED_GROUP_VERSION,
 };
 
+/// Connections at once, and from one address. The API server needs one or two; every one of them may come from one address.
+const CONNECTIONS: usize = 2048;
+const CONNECTIONS_OF_ONE: usize = 1024;
 /// For requests under way when the server stops listening: a little more than the longest of them may take.
 const GRACE: Duration = Duration::from_secs(10);
 /// Before the next try when a connection cannot be accepted, which is when the process has no file descriptor left.
@@ -82,6 +88,7 @@ struct State {
     discovery: Discovery,
     leaving: AtomicBool,
     limits: Limits,
+    meters: Meters,
     objects: Objects,
     openapi: OpenApi,
     published: Published,
@@ -106,6 +113,7 @@ impl Server {
             discovery: Discovery::new(),
             leaving: AtomicBool::new(false),
             limits: Limits::default(),
+            meters: Meters::default(),
             objects,
             openapi: OpenApi::of::<ModelDeploymentMetrics>(),
             published: Published::default(),
@@ -118,18 +126,29 @@ impl Server {
         }
     }
 
+    /// Registers what the server counts of itself.
+    pub fn register(&self, registry: &mut Registry) {
+        self.state.meters.register(registry);
+    }
+
+    /// Keeps current who may speak for a caller; until it first knows, nobody is identified. To be polled for as long as the server
+    /// serves; does not end.
+    pub fn follow_front_proxy(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (published, client) = (self.state.published.clone(), self.client.clone());
+        async move { published.follow(client).await }
+    }
+
+    /// Keeps current whether writes can be made in callers' names, and the token for it. To be polled for as long as the server serves;
+    /// does not end.
+    pub fn keep_impersonator(&self) -> impl Future<Output = ()> + Send + use<> {
+        let state = self.state.clone();
+        async move { state.objects.keep().await }
+    }
+
     /// Serves until `shutdown`, then leaves: no longer ready, still serving for the delay; then no longer listening, open
     /// connections told to finish, and at last cut off.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), rustls::Error> {
         let connections = Connections::new(tls::config(self.state.certificate.clone())?);
-        let follower = tokio::spawn({
-            let (published, client) = (self.state.published.clone(), self.client.clone());
-            async move { published.follow(client).await }
-        });
-        let keeper = tokio::spawn({
-            let state = self.state.clone();
-            async move { state.objects.keep().await }
-        });
         let state = self.state.clone();
         let stop = async {
             shutdown.cancelled().await;
@@ -144,8 +163,6 @@ impl Server {
             tracing::warn!("requests were still under way at the end of the grace period");
         }
         open.shutdown().await;
-        follower.abort();
-        keeper.abort();
         Ok(())
     }
 
@@ -155,7 +172,7 @@ impl Server {
         connections: &Connections,
         stop: impl Future<Output = ()>,
     ) -> JoinSet<()> {
-        let crowd = Crowd::default();
+        let crowd = Crowd::new(CONNECTIONS, CONNECTIONS_OF_ONE);
         let mut open = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -167,7 +184,10 @@ impl Server {
             match accepted {
                 Ok((socket, address)) => match crowd.enter(address.ip()) {
                     Some(place) => drop(open.spawn(self.connection(socket, connections.clone(), place))),
-                    None => tracing::warn!("too many connections, one is refused"),
+                    None => {
+                        self.state.meters.connection_refused();
+                        tracing::warn!("too many connections, one is refused");
+                    }
                 },
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -186,12 +206,18 @@ impl Server {
         let state = self.state.clone();
         async move {
             let _place = place;
-            let finishing = state.finishing.clone();
+            let (meters, finishing) = (state.meters.clone(), state.finishing.clone());
             let handle = move |peer, request| {
-                let state = state.clone();
-                async move { state.handle(peer, request).await }
+                let (state, asked, begun) = (state.clone(), Asked::of(&request), Instant::now());
+                async move {
+                    let response = state.handle(peer, request).await;
+                    state.meters.answered(asked, response.status(), begun.elapsed());
+                    response
+                }
             };
-            connections.serve(socket, finishing, handle).await;
+            if connections.serve(socket, finishing, handle).await.is_err() {
+                meters.handshake_failed();
+            }
         }
     }
 }

@@ -853,6 +853,20 @@ async fn an_admission_policy_on_v1alpha1_meets_a_write_under_v1(scenario: Arc<Sc
     Ok(())
 }
 
+/// The first place where two values differ, and how.
+fn difference(own: &Value, other: &Value) -> Option<String> {
+    match (own, other) {
+        (Value::Object(own), Value::Object(other)) => {
+            let names: std::collections::BTreeSet<_> = own.keys().chain(other.keys()).collect();
+            names.into_iter().find_map(|name| {
+                let of = |members: &serde_json::Map<String, Value>| members.get(name).cloned().unwrap_or_default();
+                difference(&of(own), &of(other)).map(|difference| format!("/{name}{difference}"))
+            })
+        }
+        (own, other) => (own != other).then(|| format!(": {own}, and not {other}")),
+    }
+}
+
 /// What the API server itself publishes of the definition, in the version that it serves, is what we publish of ours.
 async fn the_openapi_of_v1_is_that_of_v1alpha1(scenario: Arc<Scenario>) -> Outcome {
     let read = async |version: &str| -> Result<Value, Failure> {
@@ -864,8 +878,10 @@ async fn the_openapi_of_v1_is_that_of_v1alpha1(scenario: Arc<Scenario>) -> Outco
     let kind = "/components/schemas/ai.gpustack.worker.v1.ModelDeployment/properties";
     for part in ["spec", "status"] {
         let pointer = format!("{kind}/{part}");
-        let (own, stored) = (own.pointer(&pointer), stored.pointer(&pointer));
-        ensure!(own.is_some() && own == stored, "{part} differs: {own:?}\n{stored:?}");
+        let (own, stored) = own.pointer(&pointer).zip(stored.pointer(&pointer)).ok_or("no schema")?;
+        if let Some(difference) = difference(own, stored) {
+            return Err(format!("{part}{difference}").into());
+        }
     }
     for (path, item) in stored["paths"]
         .as_object()

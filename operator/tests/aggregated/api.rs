@@ -291,6 +291,14 @@ impl Api {
                 }
                 _ => refusal(409),
             },
+            (Method::DELETE, _) => match held {
+                None => refusal(404),
+                Some(held) if !holds(&body["preconditions"], &held["metadata"]) => refusal(409),
+                Some(held) => {
+                    self.delete(&path);
+                    reply(200, &held)
+                }
+            },
             _ => refusal(405),
         })
     }
@@ -345,6 +353,12 @@ impl Asked {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
+}
+
+/// Whether an object's metadata are as the preconditions of a deletion want them.
+fn holds(preconditions: &Value, metadata: &Value) -> bool {
+    let mut wanted = preconditions.as_object().into_iter().flatten();
+    wanted.all(|(name, value)| metadata[name] == *value)
 }
 
 fn split(path: &str) -> (String, String) {

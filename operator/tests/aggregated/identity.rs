@@ -175,7 +175,9 @@ async fn the_last_good_trust_stays_when_the_published_one_breaks_or_goes() {
 
 /// One authority for users and the proxy, and no names: every user could speak for every other.
 #[tokio::test]
-async fn a_shared_authority_without_names_identifies_nobody() {
+async fn a_shared_authority_without_names_identifies_nobody_and_is_said() {
+    let log = Log::default();
+    let _guard = log.take();
     let stage = Stage::new().await;
     let shared = Stage::bare().await;
     shared.publish(json!({"client-ca-file": shared.proxy.pem, "requestheader-client-ca-file": shared.proxy.pem}));
@@ -191,6 +193,9 @@ async fn a_shared_authority_without_names_identifies_nobody() {
         .await;
     assert_eq!(shared.front().get(METRICS, ALICE).await.code, 401);
     assert_eq!(stage.front().get(METRICS, ALICE).await.code, 200);
+    let text = log.text();
+    let warning = "requestheader-allowed-names is empty: every user could speak for any other";
+    assert!(text.contains("WARN") && text.contains(warning), "{text}");
 }
 
 #[tokio::test]

@@ -139,9 +139,16 @@ impl Stage {
             },
         );
         let server = Server::new(config, api.client(), Arc::new(metrics.clone()), objects, certificate);
+        let background = [
+            tokio::spawn(server.follow_front_proxy()),
+            tokio::spawn(server.keep_impersonator()),
+        ];
         let serving = tokio::spawn({
             let shutdown = shutdown.clone();
-            async move { server.serve(socket, shutdown).await.unwrap() }
+            async move {
+                server.serve(socket, shutdown).await.unwrap();
+                background.iter().for_each(|part| part.abort());
+            }
         });
         let caller = Caller {
             address,
