@@ -80,6 +80,7 @@ fn rules(template: &str) -> Vec<Value> {
                 r#"include "model-deployment-operator.certificateSecret" ."# => "<release>-certificate",
                 r#"include "model-deployment-operator.authoritySecret" ."# => "<release>-certificate-ca",
                 ".Release.Namespace" => "<namespace>",
+                "." => "<key>",
                 other => panic!("{template}: {other}"),
             });
             rest = after;
@@ -165,6 +166,7 @@ fn the_rights_table_says_what_the_roles_grant() {
     let granted: Vec<_> = rules("clusterrole.yaml")
         .iter()
         .chain(&rules("role.yaml"))
+        .chain(&rules("impersonatorrole.yaml"))
         .map(rule_row)
         .collect();
     let written: Vec<_> = rows(&read("docs/install.md"))
@@ -177,7 +179,7 @@ fn the_rights_table_says_what_the_roles_grant() {
 
 #[test]
 fn every_right_stands_below_its_reason() {
-    for template in ["clusterrole.yaml", "role.yaml"] {
+    for template in ["clusterrole.yaml", "role.yaml", "impersonatorrole.yaml"] {
         let text = read(&format!("{CHART}/templates/{template}"));
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         for (number, line) in lines.iter().enumerate() {
@@ -190,7 +192,12 @@ fn every_right_stands_below_its_reason() {
 
 #[test]
 fn no_rule_uses_a_wildcard() {
-    for template in ["clusterrole.yaml", "role.yaml", "aggregate.yaml"] {
+    for template in [
+        "clusterrole.yaml",
+        "role.yaml",
+        "impersonatorrole.yaml",
+        "aggregate.yaml",
+    ] {
         assert!(
             !read(&format!("{CHART}/templates/{template}")).contains('*'),
             "{template}"

@@ -19,5 +19,32 @@ pub const GROUP: &str = "worker.gpustack.ai";
 pub const STORED_VERSION: &str = "v1alpha1";
 /// The version that the aggregated API serves.
 pub const AGGREGATED_VERSION: &str = "v1";
+/// `apiVersion` of a stored `ModelDeployment`.
+pub const STORED_API_VERSION: &str = "worker.gpustack.ai/v1alpha1";
+/// `apiVersion` of what the aggregated API serves.
+pub const AGGREGATED_API_VERSION: &str = "worker.gpustack.ai/v1";
+/// The APIService that leads to the aggregated API.
+pub const API_SERVICE: &str = "v1.worker.gpustack.ai";
+/// The resource's kind.
+pub const KIND: &str = "ModelDeployment";
 /// The resource's plural name.
 pub const PLURAL: &str = "modeldeployments";
+/// The kind that the resource's `metrics` subresource answers with.
+pub const METRICS_KIND: &str = "ModelDeploymentMetrics";
+
+#[cfg(test)]
+mod tests {
+    use kube::Resource;
+
+    use super::*;
+
+    #[test]
+    fn every_name_is_made_of_the_same_parts() {
+        assert_eq!(STORED_API_VERSION, format!("{GROUP}/{STORED_VERSION}"));
+        assert_eq!(AGGREGATED_API_VERSION, format!("{GROUP}/{AGGREGATED_VERSION}"));
+        assert_eq!(API_SERVICE, format!("{AGGREGATED_VERSION}.{GROUP}"));
+        assert_eq!(ModelDeployment::api_version(&()), STORED_API_VERSION);
+        assert_eq!(ModelDeployment::kind(&()), KIND);
+        assert_eq!(ModelDeployment::plural(&()), PLURAL);
+    }
+}

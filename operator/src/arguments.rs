@@ -12,6 +12,7 @@ use model_deployment_operator::certificates::Provider;
 use model_deployment_operator::format::Format;
 use model_deployment_operator::render_command::Output;
 use model_deployment_operator::server::metrics::{View, window};
+use model_deployment_operator::server::objects::Mode;
 use model_deployment_operator::snapshot_command::{Given, Question, Restart};
 
 /// Serves LLMs on Kubernetes: renders and owns the Pods of a ModelDeployment, and answers its metrics.
@@ -187,6 +188,22 @@ pub struct Run {
         env = "MODEL_DEPLOYMENT_OPERATOR_LEASE_NAME"
     )]
     pub lease_name: String,
+    /// What worker.gpustack.ai/v1 serves of ModelDeployments beside their metrics.
+    #[arg(long, default_value = "full", env = "MODEL_DEPLOYMENT_OPERATOR_V1_PASSTHROUGH")]
+    pub v1_passthrough: Mode,
+    /// ServiceAccount of the operator's namespace that may impersonate callers: writes under v1 are made by it in the caller's name.
+    /// Without one, or while it lacks the rights, v1 is read-only.
+    #[arg(long, env = "MODEL_DEPLOYMENT_OPERATOR_IMPERSONATOR")]
+    pub impersonator: Option<String>,
+    /// Key of a caller's extra facts that goes along with such a write. May be repeated. Each needs the right to impersonate
+    /// userextras/KEY.
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "MODEL_DEPLOYMENT_OPERATOR_IMPERSONATE_EXTRA",
+        value_delimiter = ','
+    )]
+    pub impersonate_extra: Vec<String>,
     /// PEM file of further authorities that an HTTPS Pod's certificate may chain to, beside the system's.
     #[arg(long, env = "MODEL_DEPLOYMENT_OPERATOR_SCRAPE_CA_FILE")]
     pub scrape_ca_file: Option<PathBuf>,

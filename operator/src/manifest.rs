@@ -4,7 +4,7 @@ use std::io::Read;
 
 use kube::core::cel::ValidationError;
 use model_deployment_crds::definition::definition;
-use model_deployment_crds::{AGGREGATED_VERSION, GROUP, ModelDeployment, STORED_VERSION};
+use model_deployment_crds::{AGGREGATED_API_VERSION, KIND, ModelDeployment, STORED_API_VERSION};
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -31,7 +31,7 @@ pub enum ManifestError {
     Count(usize),
     /// Another resource.
     #[error(
-        "the manifest is of apiVersion {api_version} and kind {kind}, not {GROUP}/{STORED_VERSION} or {GROUP}/{AGGREGATED_VERSION} and ModelDeployment"
+        "the manifest is of apiVersion {api_version} and kind {kind}, not {STORED_API_VERSION} or {AGGREGATED_API_VERSION} and {KIND}"
     )]
     OtherResource {
         /// `apiVersion`.
@@ -110,8 +110,7 @@ fn sentence(error: &ValidationError) -> String {
 fn check_resource(manifest: &Value) -> Result<(), ManifestError> {
     let member = |name: &str| manifest[name].as_str().unwrap_or("(none)").to_owned();
     let (api_version, kind) = (member("apiVersion"), member("kind"));
-    let versions = [STORED_VERSION, AGGREGATED_VERSION].map(|version| format!("{GROUP}/{version}"));
-    if kind != "ModelDeployment" || !versions.contains(&api_version) {
+    if kind != KIND || ![STORED_API_VERSION, AGGREGATED_API_VERSION].contains(&api_version.as_str()) {
         return Err(ManifestError::OtherResource { api_version, kind });
     }
     Ok(())

@@ -9,10 +9,12 @@ use kube::Client;
 use model_deployment::index::Index;
 use model_deployment::scrape::{self, Scraper, TrustError};
 use model_deployment::snapshot::Snapshots;
+use model_deployment_crds::API_SERVICE;
 use model_deployment_operator::certificates::{self, ReplicaIdentity, ServingCertificate};
 use model_deployment_operator::controller;
 use model_deployment_operator::leader::Election;
 use model_deployment_operator::replicas::{Counts, Members, Reader};
+use model_deployment_operator::server::objects::{self, Clients, Objects};
 use model_deployment_operator::server::{self, Server, listener};
 use model_deployment_operator::{namespace, scrapes, telemetry};
 use thiserror::Error;
@@ -23,9 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments::Run;
 use crate::background::{Background, Gone};
 use crate::log;
-
-/// The APIService of the aggregated API.
-const API_SERVICE: &str = "v1.worker.gpustack.ai";
 
 /// Why the operator cannot run.
 #[derive(Debug, Error)]
@@ -116,6 +115,15 @@ pub async fn run(options: Run) -> Result<(), RunError> {
         },
         client.clone(),
         Arc::new(reader),
+        Objects::new(
+            objects::Config {
+                mode: options.v1_passthrough,
+                namespace: options.namespace.clone(),
+                account: options.impersonator.clone(),
+                extra_keys: options.impersonate_extra.iter().cloned().collect(),
+            },
+            Clients::infer().await.map_err(RunError::Client)?,
+        ),
         certificate.clone(),
     );
     let election = Election::new(
@@ -153,6 +161,7 @@ pub async fn run(options: Run) -> Result<(), RunError> {
         members.follow(client.clone(), options.namespace, options.service_name),
     );
     background.spawn("the front proxy's trust", server.follow_front_proxy());
+    background.spawn("the impersonator's token", server.keep_impersonator());
     background.spawn("the guard of the namespace", namespace::guard(client, guarded));
     background.spawn("the metrics page", telemetry::serve(plain, registry));
     let elected = election.run(leads, || controller.clone().run(), shutdown.cancelled());

@@ -4,24 +4,26 @@
 //! front proxy's certificate and headers, authorised by the API server's own review, and only then looked at. What a
 //! ModelDeployment's metrics are is not known here.
 
-pub mod attributes;
-pub mod authorization;
-pub mod connection;
-pub mod discovery;
-pub mod duration;
-pub mod front_proxy;
-pub mod health;
+pub(crate) mod attributes;
+mod authorization;
+mod connection;
+mod discovery;
+mod duration;
+mod front_proxy;
+mod health;
+mod limits;
 pub mod listener;
 mod meters;
 pub mod metrics;
-pub mod negotiation;
-pub mod openapi;
-pub mod query;
-pub mod response;
-pub mod route;
-pub mod status;
-pub mod tls;
-pub mod version;
+mod negotiation;
+pub mod objects;
+mod openapi;
+pub(crate) mod query;
+pub(crate) mod response;
+mod route;
+pub(crate) mod status;
+pub(crate) mod tls;
+mod version;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -33,7 +35,6 @@ use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use prometheus_client::registry::Registry;
 use sha2::{Digest, Sha512};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -44,26 +45,23 @@ use authorization::Authorizer;
 use connection::Connections;
 use discovery::Discovery;
 use front_proxy::source::Published;
+use limits::Limits;
 use meters::{Asked, Meters};
 use metrics::Answers;
+use objects::Objects;
 use openapi::OpenApi;
 
-pub use model_deployment_crds::{AGGREGATED_VERSION as VERSION, GROUP, PLURAL as RESOURCE};
+use model_deployment_crds::{
+    AGGREGATED_API_VERSION as GROUP_VERSION, AGGREGATED_VERSION as VERSION, GROUP, KIND, METRICS_KIND,
+    PLURAL as RESOURCE, STORED_API_VERSION as STORED_GROUP_VERSION,
+};
 
-/// Group and version.
-pub const GROUP_VERSION: &str = "worker.gpustack.ai/v1";
 /// Paths that replicas ask each other at, outside of the API.
-pub const REPLICAS: &str = "/replicas/";
-/// Kind of the resource.
-pub const KIND: &str = "ModelDeployment";
-/// Kind of its `metrics` subresource.
-pub const METRICS_KIND: &str = "ModelDeploymentMetrics";
+pub(crate) const REPLICAS: &str = "/replicas/";
 
 /// Connections at once, and from one address. The API server needs one or two; every one of them may come from one address.
 const CONNECTIONS: usize = 2048;
 const CONNECTIONS_OF_ONE: usize = 1024;
-/// Requests for metrics that are answered at once. Discovery, OpenAPI and health have no limit, so that nothing starves them.
-const METRICS_AT_ONCE: usize = 256;
 /// For requests under way when the server stops listening: a little more than the longest of them may take.
 const GRACE: Duration = Duration::from_secs(10);
 /// Before the next try when a connection cannot be accepted, which is when the process has no file descriptor left.
@@ -92,25 +90,37 @@ struct State {
     certificate: ServingCertificate,
     discovery: Discovery,
     leaving: AtomicBool,
+    limits: Limits,
     meters: Meters,
-    metrics_at_once: Semaphore,
+    objects: Objects,
     openapi: OpenApi,
     published: Published,
+    /// Cancelled when open connections are told to finish.
+    finishing: CancellationToken,
 }
 
 impl Server {
-    /// A server that reviews rights through `client`, has its metrics from `answers`, and shows `certificate`.
-    pub fn new(config: Config, client: Client, answers: Arc<dyn Answers>, certificate: ServingCertificate) -> Self {
+    /// A server that reviews rights through `client`, has its metrics from `answers` and everything else from `objects`, and shows
+    /// `certificate`.
+    pub fn new(
+        config: Config,
+        client: Client,
+        answers: Arc<dyn Answers>,
+        objects: Objects,
+        certificate: ServingCertificate,
+    ) -> Self {
         let state = State {
             answers,
             authorizer: Authorizer::new(client.clone()),
             certificate,
             discovery: Discovery::new(),
             leaving: AtomicBool::new(false),
+            limits: Limits::default(),
             meters: Meters::default(),
-            metrics_at_once: Semaphore::new(METRICS_AT_ONCE),
+            objects,
             openapi: OpenApi::of::<ModelDeploymentMetrics>(),
             published: Published::default(),
+            finishing: CancellationToken::new(),
         };
         Server {
             config,
@@ -131,6 +141,13 @@ impl Server {
         async move { published.follow(client).await }
     }
 
+    /// Keeps current whether writes can be made in callers' names, and the token for it. To be polled for as long as the server serves;
+    /// does not end.
+    pub fn keep_impersonator(&self) -> impl Future<Output = ()> + Send + use<> {
+        let state = self.state.clone();
+        async move { state.objects.keep().await }
+    }
+
     /// Serves until `shutdown`, then leaves: no longer ready, still serving for the delay; then no longer listening, open
     /// connections told to finish, and at last cut off.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), rustls::Error> {
@@ -141,10 +158,9 @@ impl Server {
             state.leaving.store(true, Ordering::Relaxed);
             tokio::time::sleep(self.config.shutdown_delay).await;
         };
-        let leaving = CancellationToken::new();
-        let mut open = self.accept(&listener, &connections, &leaving, stop).await;
+        let mut open = self.accept(&listener, &connections, stop).await;
         drop(listener);
-        leaving.cancel();
+        self.state.finishing.cancel();
         let finished = async { while open.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, finished).await.is_err() {
             tracing::warn!("requests were still under way at the end of the grace period");
@@ -157,7 +173,6 @@ impl Server {
         &self,
         listener: &TcpListener,
         connections: &Connections,
-        leaving: &CancellationToken,
         stop: impl Future<Output = ()>,
     ) -> JoinSet<()> {
         let crowd = Crowd::new(CONNECTIONS, CONNECTIONS_OF_ONE);
@@ -171,9 +186,7 @@ impl Server {
             };
             match accepted {
                 Ok((socket, address)) => match crowd.enter(address.ip()) {
-                    Some(place) => {
-                        drop(open.spawn(self.connection(socket, connections.clone(), leaving.clone(), place)))
-                    }
+                    Some(place) => drop(open.spawn(self.connection(socket, connections.clone(), place))),
                     None => {
                         self.state.meters.connection_refused();
                         tracing::warn!("too many connections, one is refused");
@@ -191,13 +204,12 @@ impl Server {
         &self,
         socket: TcpStream,
         connections: Connections,
-        leaving: CancellationToken,
         place: Place,
     ) -> impl Future<Output = ()> + Send + 'static {
         let state = self.state.clone();
         async move {
             let _place = place;
-            let meters = state.meters.clone();
+            let (meters, finishing) = (state.meters.clone(), state.finishing.clone());
             let handle = move |peer, request| {
                 let (state, asked, begun) = (state.clone(), Asked::of(&request), Instant::now());
                 async move {
@@ -206,7 +218,7 @@ impl Server {
                     response
                 }
             };
-            if connections.serve(socket, leaving, handle).await.is_err() {
+            if connections.serve(socket, finishing, handle).await.is_err() {
                 meters.handshake_failed();
             }
         }

@@ -1,7 +1,7 @@
 //! An object's controller, by UID.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use model_deployment_crds::GROUP;
+use model_deployment_crds::{GROUP, KIND};
 
 /// A kind whose objects control others here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Owner {
             .find(|owner| owner.controller == Some(true))?;
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         let kind = match (group, reference.kind.as_str()) {
-            (GROUP, "ModelDeployment") => OwnerKind::ModelDeployment,
+            (GROUP, KIND) => OwnerKind::ModelDeployment,
             ("apps", "Deployment") => OwnerKind::Deployment,
             ("apps", "ReplicaSet") => OwnerKind::ReplicaSet,
             _ => return None,

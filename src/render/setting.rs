@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use model_deployment_crds::model_deployment::{EngineName, Pool, Protocol, TransferConnector};
 use model_deployment_crds::role::{Role, RoleKind};
 use model_deployment_crds::router::{Router, RouterName};
-use model_deployment_crds::{GROUP, ModelDeployment, ModelDeploymentSpec, STORED_VERSION};
+use model_deployment_crds::{KIND, ModelDeployment, ModelDeploymentSpec, STORED_API_VERSION};
 
 use super::{Defaults, Refusal, quantity};
 use crate::pod::labels::Map;
@@ -52,8 +52,8 @@ impl<'a> Setting<'a> {
             spec.engine.name == EngineName::Vllm && spec.router.is_none() && matches!(cache, Some(Cache::Store(_)));
         Ok(Self {
             owner: OwnerReference {
-                api_version: format!("{GROUP}/{STORED_VERSION}"),
-                kind: "ModelDeployment".into(),
+                api_version: STORED_API_VERSION.into(),
+                kind: KIND.into(),
                 name: name.clone(),
                 uid: metadata.uid.clone().unwrap_or_else(|| NO_UID.into()),
                 controller: Some(true),

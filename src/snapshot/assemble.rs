@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use model_deployment_crds::metrics::{CacheHit, Gauge, Metadata, Missing, ModelDeploymentMetrics, Windowed};
 use model_deployment_crds::role::RoleKind;
+use model_deployment_crds::{AGGREGATED_API_VERSION, METRICS_KIND};
 
 use super::fault::Fault;
 use super::plan::Plan;
@@ -255,8 +256,8 @@ impl<'a> Answer<'a> {
             of_list.map(|(_, gauge)| gauge.clone()).collect()
         };
         ModelDeploymentMetrics {
-            api_version: "worker.gpustack.ai/v1".to_owned(),
-            kind: "ModelDeploymentMetrics".to_owned(),
+            api_version: AGGREGATED_API_VERSION.to_owned(),
+            kind: METRICS_KIND.to_owned(),
             metadata: Metadata {
                 name: self.deployment.name.clone(),
                 namespace: self.deployment.namespace.clone(),

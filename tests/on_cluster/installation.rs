@@ -16,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         test!(helm_upgrade_updates_the_definition_and_keeps_the_api_available),
         test!(a_damaged_certificate_is_issued_again_and_the_api_stays_available),
         test!(every_right_of_the_operator_is_used),
+        test!(without_an_operator_v1alpha1_goes_on_and_one_line_frees_the_cluster),
         test!(helm_uninstall_leaves_nothing_that_breaks_the_cluster),
     ]
 }
@@ -148,11 +149,46 @@ async fn a_damaged_certificate_is_issued_again_and_the_api_stays_available(scena
 type Right = (String, String, String);
 
 async fn every_right_of_the_operator_is_used(scenario: Arc<Scenario>) -> Outcome {
+    let own = [
+        scenario.get("default", &format!("clusterrole/{RELEASE}")).await?,
+        scenario.get(NAMESPACE, &format!("role/{RELEASE}")).await?,
+    ];
+    let second = [scenario
+        .get("default", &format!("clusterrole/{RELEASE}-impersonator"))
+        .await?];
+    let user = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
+    let impersonator = format!("{user}-impersonator");
+    let (mut used, mut used_for_others) = (BTreeSet::new(), BTreeSet::new());
+    let log = std::fs::read_to_string(scenario.cluster.audit_log())?;
+    for event in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        if event["responseStatus"]["code"] == 403 {
+            continue;
+        }
+        if event["user"]["username"] == user.as_str() {
+            used.extend(rights_used(&event));
+        }
+        if event["user"]["username"] == impersonator.as_str() {
+            used_for_others.extend(rights_of_others(&event));
+        }
+    }
+    for (roles, used) in [(&own[..], used), (&second, used_for_others)] {
+        ensure!(!used.is_empty(), "the audit log knows nothing of {user}");
+        let granted = granted(roles);
+        let idle: Vec<&Right> = granted
+            .difference(&used)
+            // What a router's Role grants, the operator must hold, or the API server refuses the Role.
+            .filter(|(verb, group, resource)| !(verb == "get" && group.is_empty() && resource == "pods"))
+            .collect();
+        ensure!(idle.is_empty(), "granted and never used: {idle:?}");
+    }
+    Ok(())
+}
+
+/// What roles grant.
+fn granted(roles: &[Value]) -> BTreeSet<Right> {
     let mut granted = BTreeSet::new();
-    let role = scenario.get("default", &format!("clusterrole/{RELEASE}")).await?;
-    let own = scenario.get(NAMESPACE, &format!("role/{RELEASE}")).await?;
-    for rule in [&role, &own]
-        .into_iter()
+    for rule in roles
+        .iter()
         .flat_map(|role| role["rules"].as_array().into_iter().flatten())
     {
         for verb in strings(&rule["verbs"]) {
@@ -163,34 +199,126 @@ async fn every_right_of_the_operator_is_used(scenario: Arc<Scenario>) -> Outcome
             }
         }
     }
-    let user = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
-    let mut used: BTreeSet<Right> = BTreeSet::new();
-    let log = std::fs::read_to_string(scenario.cluster.audit_log())?;
-    for event in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-        if event["user"]["username"] != user.as_str() || event["responseStatus"]["code"] == 403 {
-            continue;
-        }
-        let object = &event["objectRef"];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let resource = match object["subresource"].as_str() {
-            Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
-            None => text(&object["resource"]),
-        };
-        let right = |verb: &str| (verb.to_owned(), text(&object["apiGroup"]), resource.clone());
-        used.insert(right(&text(&event["verb"])));
-        // Server-side apply that creates needs `create` beside `patch`.
-        if event["verb"] == "patch" && event["responseStatus"]["code"] == 201 {
-            used.insert(right("create"));
-        }
+    granted
+}
+
+/// The right that a request needed.
+fn right(event: &Value, verb: &str) -> Right {
+    let object = &event["objectRef"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let resource = match object["subresource"].as_str() {
+        Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
+        None => text(&object["resource"]),
+    };
+    (verb.to_owned(), text(&object["apiGroup"]), resource)
+}
+
+/// What a request of the operator's own needed.
+fn rights_used(event: &Value) -> Vec<Right> {
+    let mut used = vec![right(event, event["verb"].as_str().unwrap_or_default())];
+    // Server-side apply that creates needs `create` beside `patch`.
+    if event["verb"] == "patch" && event["responseStatus"]["code"] == 201 {
+        used.push(right(event, "create"));
     }
-    ensure!(!used.is_empty(), "the audit log knows nothing of {user}");
-    let idle: Vec<&Right> = granted.difference(&used).collect();
-    // What a router's Role grants, the operator must hold, or the API server refuses the Role.
-    let idle: Vec<&Right> = idle
-        .into_iter()
-        .filter(|(verb, group, resource)| !(verb == "get" && group.is_empty() && resource == "pods"))
-        .collect();
-    ensure!(idle.is_empty(), "granted and never used: {idle:?}");
+    used
+}
+
+/// What a request in somebody else's name needed of who sent it.
+fn rights_of_others(event: &Value) -> Vec<Right> {
+    let constraint = event["authenticationMetadata"]["impersonationConstraint"].as_str();
+    let Some(mode) = constraint.and_then(|constraint| constraint.strip_prefix("impersonate:")) else {
+        return Vec::new();
+    };
+    let identity = |resource: &str| {
+        (
+            format!("impersonate:{mode}"),
+            "authentication.k8s.io".to_owned(),
+            resource.to_owned(),
+        )
+    };
+    let verb = event["verb"].as_str().unwrap_or_default();
+    let mut used = vec![right(event, &format!("impersonate-on:{mode}:{verb}"))];
+    match mode {
+        "user-info" => {
+            used.extend([identity("users"), identity("groups")]);
+            used.extend(event["impersonatedUser"]["uid"].is_string().then(|| identity("uids")));
+        }
+        _ => used.push(identity("serviceaccounts")),
+    }
+    used
+}
+
+/// What docs/install.md says of a cluster whose operator cannot run: v1alpha1 and the garbage collector go on, no namespace finishes
+/// deleting, and one line ends that.
+async fn without_an_operator_v1alpha1_goes_on_and_one_line_frees_the_cluster(scenario: Arc<Scenario>) -> Outcome {
+    const SERVICE: &str = "apiservice/v1.worker.gpustack.ai";
+    let collected = &scenario.cluster.namespace("collected").await?;
+    let stuck = &scenario.cluster.namespace("stuck").await?;
+    for namespace in [collected, stuck] {
+        scenario.apply(namespace, &vllm("chat", 1, "")).await?;
+        scenario.wait(namespace, "condition=Available", "md/chat").await?;
+    }
+    let deployment = format!("deployment/{RELEASE}");
+    scenario
+        .kubectl(&["scale", &deployment, "--replicas=0", "--namespace", NAMESPACE])
+        .await?;
+    scenario.wait(NAMESPACE, "condition=Available=false", SERVICE).await?;
+
+    let said = scenario
+        .kubectl_refused(&[
+            "get",
+            "modeldeployments.v1.worker.gpustack.ai",
+            "--namespace",
+            collected,
+        ])
+        .await?;
+    ensure!(!said.is_empty(), "v1 answers without an operator");
+    scenario
+        .kubectl(&["label", "md/chat", "still=here", "--namespace", collected])
+        .await?;
+    scenario
+        .kubectl(&[
+            "delete",
+            "md/chat",
+            "--cascade=foreground",
+            "--namespace",
+            collected,
+            "--timeout=120s",
+        ])
+        .await?;
+    let left = scenario
+        .kubectl(&["get", "pods,services", "--namespace", collected, "-o", "name"])
+        .await?;
+    ensure!(left.is_empty(), "not collected: {left}");
+
+    scenario
+        .kubectl(&["delete", "namespace", stuck, "--wait=false"])
+        .await?;
+    scenario
+        .wait(
+            stuck,
+            "condition=NamespaceDeletionDiscoveryFailure",
+            &format!("namespace/{stuck}"),
+        )
+        .await?;
+    scenario.kubectl(&["delete", SERVICE]).await?;
+    scenario.wait(stuck, "delete", &format!("namespace/{stuck}")).await?;
+
+    let chart = chart();
+    scenario
+        .helm(&[
+            "upgrade",
+            RELEASE,
+            &chart,
+            "--namespace",
+            NAMESPACE,
+            "--force-conflicts",
+        ])
+        .await?;
+    scenario
+        .kubectl(&["scale", &deployment, "--replicas=2", "--namespace", NAMESPACE])
+        .await?;
+    scenario.wait(NAMESPACE, "condition=Available", SERVICE).await?;
     Ok(())
 }
 

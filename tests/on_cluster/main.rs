@@ -15,6 +15,7 @@ mod generated;
 mod generator;
 mod idle;
 mod installation;
+mod objects;
 mod obstacles;
 mod offline;
 mod plugin;
@@ -57,6 +58,7 @@ fn tests() -> Vec<Test> {
         resource::tests(),
         deployment::tests(),
         subresource::tests(),
+        objects::tests(),
         offline::tests(),
         plugin::tests(),
         routers::tests(),

@@ -22,7 +22,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use model_deployment::index::{Index, OwnerKind, Table};
 use model_deployment::pod::labels;
-use model_deployment_crds::{GROUP, ModelDeployment};
+use model_deployment_crds::{GROUP, KIND, ModelDeployment};
 use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use tokio::sync::{broadcast, watch};
@@ -332,7 +332,7 @@ fn readable<K: Resource>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> 
 pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|reference| {
         reference.controller == Some(true)
-            && reference.kind == "ModelDeployment"
+            && reference.kind == KIND
             && reference
                 .api_version
                 .split_once('/')

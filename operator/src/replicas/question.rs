@@ -6,14 +6,15 @@
 use std::time::Duration;
 
 use model_deployment::scrape::limits;
+use model_deployment_crds::PLURAL;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use serde::{Deserialize, Serialize};
 
+use crate::server::REPLICAS;
 use crate::server::attributes::ResourcePath;
 use crate::server::metrics::MetricsQuery;
 use crate::server::query::Query;
 use crate::server::status::Failure;
-use crate::server::{REPLICAS, RESOURCE};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -53,7 +54,7 @@ impl Question {
         } = self;
         let window = window.map_or_else(String::new, |window| format!("&window={}ns", window.as_nanos()));
         format!(
-            "{REPLICAS}{VERSION}/namespaces/{namespace}/{RESOURCE}/{name}/metrics?uid={uid}{window}&timeout={}ns",
+            "{REPLICAS}{VERSION}/namespaces/{namespace}/{PLURAL}/{name}/metrics?uid={uid}{window}&timeout={}ns",
             within.as_nanos()
         )
     }
@@ -64,7 +65,7 @@ impl Question {
         match path.and_then(ResourcePath::parse) {
             Some(ResourcePath {
                 namespace: Some(namespace),
-                resource: RESOURCE,
+                resource: PLURAL,
                 name: Some(name),
                 subresource: Some("metrics"),
             }) => Ok(Question {

@@ -3,12 +3,13 @@
 //! Knows paths, methods and verbs. Whether a resource exists, or a caller may touch it, is not known here.
 
 use http::Method;
+use k8s_openapi::api::authorization::v1::{FieldSelectorAttributes, LabelSelectorAttributes, ResourceAttributes};
 
 use super::GROUP;
 use super::query::Query;
 
 /// One request for a resource of our group and version.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// Kubernetes verb.
     pub verb: &'static str,
@@ -18,8 +19,12 @@ pub struct Attributes {
     pub resource: String,
     /// Subresource, where the path has one.
     pub subresource: Option<String>,
-    /// Object's name, where the path has one.
+    /// Object's name, where the path has one, or where a list or watch is narrowed to one.
     pub name: Option<String>,
+    /// What a collection is narrowed to, as the request has it.
+    pub field_selector: Option<String>,
+    /// The same by labels.
+    pub label_selector: Option<String>,
 }
 
 /// The part of a path behind `/apis/<group>/<version>/`.
@@ -75,13 +80,24 @@ impl<'a> ResourcePath<'a> {
             Method::DELETE => "deletecollection",
             _ => return None,
         };
-        Some(Attributes {
+        let mut attributes = Attributes {
             verb,
             namespace: self.namespace.map(str::to_owned),
             resource: self.resource.to_owned(),
             subresource: self.subresource.map(str::to_owned),
             name: self.name.map(str::to_owned),
-        })
+            ..Attributes::default()
+        };
+        // What narrows a request may allow it. So it counts only where everyone reads it alike.
+        if matches!(verb, "list" | "watch" | "deletecollection") && !query.is_odd() {
+            let given = |name| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+            attributes.field_selector = given("fieldSelector");
+            attributes.label_selector = given("labelSelector");
+            if verb != "deletecollection" {
+                attributes.name = attributes.field_selector.as_deref().and_then(only_name);
+            }
+        }
+        Some(attributes)
     }
 }
 
@@ -89,12 +105,20 @@ impl Attributes {
     /// Length of what the caller chose, in bytes.
     pub fn size(&self) -> usize {
         let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        self.resource.len() + optional(&self.namespace) + optional(&self.subresource) + optional(&self.name)
+        let members = [
+            &self.namespace,
+            &self.subresource,
+            &self.name,
+            &self.field_selector,
+            &self.label_selector,
+        ];
+        self.resource.len() + members.into_iter().map(optional).sum::<usize>()
     }
 
     /// As the review of the caller's rights takes them.
-    pub fn to_review(&self) -> k8s_openapi::api::authorization::v1::ResourceAttributes {
-        k8s_openapi::api::authorization::v1::ResourceAttributes {
+    pub fn to_review(&self) -> ResourceAttributes {
+        // Raw: the API server reads a selector itself, and one that it cannot read narrows nothing.
+        ResourceAttributes {
             group: Some(GROUP.to_owned()),
             version: Some(super::VERSION.to_owned()),
             resource: Some(self.resource.clone()),
@@ -102,9 +126,30 @@ impl Attributes {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
             verb: Some(self.verb.to_owned()),
+            field_selector: self.field_selector.clone().map(|raw| FieldSelectorAttributes {
+                raw_selector: Some(raw),
+                requirements: None,
+            }),
+            label_selector: self.label_selector.clone().map(|raw| LabelSelectorAttributes {
+                raw_selector: Some(raw),
+                requirements: None,
+            }),
             ..Default::default()
         }
     }
+}
+
+/// The one name that a field selector admits. With an escape in it, or two names, it is not narrowed.
+fn only_name(selector: &str) -> Option<String> {
+    if selector.contains('\\') {
+        return None;
+    }
+    let mut names = selector.split(',').filter_map(|term| {
+        let value = term.strip_prefix("metadata.name=")?;
+        Some(value.strip_prefix('=').unwrap_or(value))
+    });
+    let name = names.next().filter(|name| is_dns_name(name, 253, true))?;
+    names.next().is_none().then(|| name.to_owned())
 }
 
 fn is_plain(segment: &str) -> bool {
@@ -191,6 +236,54 @@ mod tests {
             let attributes = path.attributes(&method, &Query::parse(query));
             assert_eq!(attributes.map(|attributes| attributes.verb), verb, "{method} {query}");
         }
+    }
+
+    /// What narrows a request may allow it, so what two programs may read differently narrows nothing.
+    #[test]
+    fn a_collection_is_narrowed_by_what_everyone_reads_alike() {
+        let collection = ResourcePath::parse("namespaces/ns/modeldeployments").unwrap();
+        let narrowed = |method: Method, query: &str| {
+            let attributes = collection.attributes(&method, &Query::parse(query)).unwrap();
+            (attributes.name, attributes.field_selector, attributes.label_selector)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        for (query, name, fields) in [
+            (
+                "fieldSelector=metadata.name%3Dchat",
+                text("chat"),
+                text("metadata.name=chat"),
+            ),
+            (
+                "fieldSelector=metadata.name==chat&watch=1",
+                text("chat"),
+                text("metadata.name==chat"),
+            ),
+            ("fieldSelector=metadata.name!=chat", None, text("metadata.name!=chat")),
+            (
+                "fieldSelector=metadata.name=a,metadata.name=b",
+                None,
+                text("metadata.name=a,metadata.name=b"),
+            ),
+            ("fieldSelector=metadata.name=a\\,b", None, text("metadata.name=a\\,b")),
+            ("fieldSelector=metadata.name=%2E%2E", None, text("metadata.name=..")),
+            ("fieldSelector=&fieldSelector=metadata.name=chat", None, None),
+            (
+                "fieldSelector=metadata.namespace!=%ff&fieldSelector=metadata.name=chat",
+                None,
+                None,
+            ),
+            ("a=%zz&fieldSelector=metadata.name=chat", None, None),
+            ("fieldSelector=metadata.name=chat;", None, None),
+        ] {
+            assert_eq!(narrowed(Method::GET, query), (name, fields, None), "{query}");
+        }
+        assert_eq!(
+            narrowed(Method::DELETE, "fieldSelector=metadata.name=chat&labelSelector=a%3Db"),
+            (None, text("metadata.name=chat"), text("a=b"))
+        );
+        let object = ResourcePath::parse("namespaces/ns/modeldeployments/chat").unwrap();
+        let attributes = object.attributes(&Method::GET, &Query::parse("fieldSelector=metadata.name=b"));
+        assert_eq!(attributes.unwrap().field_selector, None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::response::Body;
+use super::response::{Body, Endless, keeping};
 use super::tls;
 
 /// From the first byte to the end of the TLS handshake.
@@ -132,8 +132,13 @@ impl Connections {
             let begun = Begun::new(&under_way);
             let answer = handle(peer.clone(), request);
             async move {
-                let _begun = begun;
-                Ok::<_, Infallible>(answer.await)
+                let response = answer.await;
+                // Idle is a connection on which nothing is asked and nothing is watched.
+                let is_endless = response.extensions().get::<Endless>().is_some();
+                Ok::<_, Infallible>(match is_endless {
+                    true => keeping(response, begun),
+                    false => response,
+                })
             }
         });
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -157,7 +162,7 @@ impl Connections {
     }
 }
 
-/// One request under way, counted until it is answered or dropped.
+/// One request under way, counted until it is answered, its watch has ended, or it is dropped.
 struct Begun(watch::Sender<usize>);
 
 impl Begun {

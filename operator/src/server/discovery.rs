@@ -6,6 +6,7 @@ use http::{HeaderMap, Response};
 use serde_json::{Value, json};
 
 use super::negotiation::{Offer, choose};
+use super::objects::Mode;
 use super::response::{Body, Document, JSON, NOT_CACHED};
 use super::status::Failure;
 use super::{GROUP, GROUP_VERSION, KIND, METRICS_KIND, RESOURCE, VERSION};
@@ -22,30 +23,46 @@ const CACHED: &str = "public";
 /// The documents, built once.
 #[derive(Debug)]
 pub struct Discovery {
-    aggregated: Document,
     groups: Document,
     group: Document,
+    by_mode: [(Mode, ByMode); 3],
+}
+
+/// Those that differ by what may be done with the objects.
+#[derive(Debug)]
+struct ByMode {
+    aggregated: Document,
     resources: Document,
 }
 
 impl Discovery {
     /// Builds the documents.
     pub fn new() -> Self {
+        let of_mode = |mode| ByMode {
+            aggregated: Document::new(&aggregated(mode), AGGREGATED_TYPE),
+            resources: Document::new(&resources(mode), JSON),
+        };
         Discovery {
-            aggregated: Document::new(&aggregated(), AGGREGATED_TYPE),
             groups: Document::new(
                 &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]}),
                 JSON,
             ),
             group: Document::new(&with_type("APIGroup", group()), JSON),
-            resources: Document::new(&resources(), JSON),
+            by_mode: Mode::ALL.map(|mode| (mode, of_mode(mode))),
         }
     }
 
+    fn of(&self, mode: Mode) -> &ByMode {
+        let [(_, full), rest @ ..] = &self.by_mode;
+        rest.iter()
+            .find(|(of, _)| *of == mode)
+            .map_or(full, |(_, documents)| documents)
+    }
+
     /// `/apis`: aggregated discovery where it is asked for, the list of groups otherwise.
-    pub fn groups(&self, request: &HeaderMap) -> Result<Response<Body>, Failure> {
+    pub fn groups(&self, mode: Mode, request: &HeaderMap) -> Result<Response<Body>, Failure> {
         match choose(request, &[AGGREGATED, Offer::Json]) {
-            Some(Offer::JsonAs { .. }) => Ok(self.aggregated.respond(request, CACHED)),
+            Some(Offer::JsonAs { .. }) => Ok(self.of(mode).aggregated.respond(request, CACHED)),
             Some(Offer::Json) => Ok(self.groups.respond(request, NOT_CACHED)),
             None => Err(Failure::not_acceptable(&format!("{JSON}, {AGGREGATED_TYPE}"))),
         }
@@ -57,8 +74,8 @@ impl Discovery {
     }
 
     /// `/apis/<group>/<version>`, which is also what the API server's availability check asks for.
-    pub fn resources(&self, request: &HeaderMap) -> Result<Response<Body>, Failure> {
-        plain(&self.resources, request, NOT_CACHED)
+    pub fn resources(&self, mode: Mode, request: &HeaderMap) -> Result<Response<Body>, Failure> {
+        plain(&self.of(mode).resources, request, NOT_CACHED)
     }
 }
 
@@ -91,25 +108,34 @@ fn with_type(kind: &str, mut value: Value) -> Value {
     value
 }
 
-fn resources() -> Value {
-    json!({
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": GROUP_VERSION,
-        "resources": [{
-            "name": format!("{RESOURCE}/metrics"),
-            "singularName": "",
-            "namespaced": true,
-            "kind": METRICS_KIND,
-            "verbs": ["get"],
-        }],
-    })
+const SINGULAR: &str = "modeldeployment";
+const SHORT_NAMES: [&str; 1] = ["md"];
+const CATEGORIES: [&str; 1] = ["gpustack"];
+
+fn resources(mode: Mode) -> Value {
+    let resource = |name: String, kind: &str, verbs: &[&str]| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": verbs});
+    let mut resources = Vec::new();
+    if mode != Mode::Off {
+        let mut objects = resource(RESOURCE.to_owned(), KIND, mode.verbs());
+        objects["singularName"] = SINGULAR.into();
+        objects["shortNames"] = json!(SHORT_NAMES);
+        objects["categories"] = json!(CATEGORIES);
+        resources.push(objects);
+        resources.push(resource(format!("{RESOURCE}/status"), KIND, mode.status_verbs()));
+    }
+    resources.push(resource(format!("{RESOURCE}/metrics"), METRICS_KIND, &["get"]));
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": GROUP_VERSION, "resources": resources})
 }
 
-/// A subresource needs its parent here. The parent's verbs are empty, not null (null crashes clients): its objects are not
-/// served in this version, so that nothing lists, watches or deletes them through this server.
-fn aggregated() -> Value {
+/// A subresource needs its parent here. Where the objects are not served, the parent's verbs are empty, not null (null crashes
+/// clients), so that nothing lists, watches or deletes them through this server.
+fn aggregated(mode: Mode) -> Value {
     let kind = |kind: &str| json!({"group": GROUP, "version": VERSION, "kind": kind});
+    let mut subresources =
+        vec![json!({"subresource": "metrics", "responseKind": kind(METRICS_KIND), "verbs": ["get"]})];
+    if mode != Mode::Off {
+        subresources.push(json!({"subresource": "status", "responseKind": kind(KIND), "verbs": mode.status_verbs()}));
+    }
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
@@ -123,15 +149,11 @@ fn aggregated() -> Value {
                     "resource": RESOURCE,
                     "responseKind": kind(KIND),
                     "scope": "Namespaced",
-                    "singularResource": "modeldeployment",
-                    "verbs": [],
-                    "shortNames": ["md"],
-                    "categories": ["gpustack"],
-                    "subresources": [{
-                        "subresource": "metrics",
-                        "responseKind": kind(METRICS_KIND),
-                        "verbs": ["get"],
-                    }],
+                    "singularResource": SINGULAR,
+                    "verbs": mode.verbs(),
+                    "shortNames": SHORT_NAMES,
+                    "categories": CATEGORIES,
+                    "subresources": subresources,
                 }],
             }],
         }],
@@ -164,20 +186,80 @@ mod tests {
                 _ => {}
             }
         }
-        let mut kinds = 0;
-        walk(&aggregated(), &mut kinds);
-        assert_eq!(kinds, 2);
+        for (mode, expected) in [(Mode::Full, 3), (Mode::ReadOnly, 3), (Mode::Off, 2)] {
+            let mut kinds = 0;
+            walk(&aggregated(mode), &mut kinds);
+            assert_eq!(kinds, expected);
+        }
+    }
+
+    /// Verbs of each resource, as both forms say.
+    fn verbs(mode: Mode) -> Vec<(String, Value)> {
+        let resources = resources(mode);
+        let entries = resources["resources"].as_array().unwrap().iter();
+        let mut legacy: Vec<_> = entries
+            .map(|entry| (entry["name"].as_str().unwrap().to_owned(), entry["verbs"].clone()))
+            .collect();
+        legacy.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let aggregated = aggregated(mode);
+        let parent = &aggregated["items"][0]["versions"][0]["resources"][0];
+        let mut other = vec![("modeldeployments".to_owned(), parent["verbs"].clone())];
+        for entry in parent["subresources"].as_array().unwrap() {
+            let name = format!("modeldeployments/{}", entry["subresource"].as_str().unwrap());
+            other.push((name, entry["verbs"].clone()));
+        }
+        // Where the objects are not served, only their metrics' parent stands there, without verbs.
+        other.retain(|(_, verbs)| verbs != &json!([]));
+        assert_eq!(legacy, other);
+        legacy
     }
 
     #[test]
-    fn both_forms_offer_get_on_metrics_alone() {
-        let resources = resources();
-        assert_eq!(resources["resources"][0]["name"], "modeldeployments/metrics");
-        assert_eq!(resources["resources"][0]["verbs"], json!(["get"]));
-        assert_eq!(resources["resources"].as_array().unwrap().len(), 1);
-        let aggregated = aggregated();
-        let parent = &aggregated["items"][0]["versions"][0]["resources"][0];
-        assert_eq!(parent["verbs"], json!([]));
-        assert_eq!(parent["subresources"][0]["verbs"], json!(["get"]));
+    fn both_forms_offer_the_verbs_of_the_mode() {
+        let all = json!([
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "create",
+            "update",
+            "watch"
+        ]);
+        for (mode, expected) in [
+            (
+                Mode::Full,
+                vec![
+                    ("modeldeployments", all),
+                    ("modeldeployments/metrics", json!(["get"])),
+                    ("modeldeployments/status", json!(["get", "patch", "update"])),
+                ],
+            ),
+            (
+                Mode::ReadOnly,
+                vec![
+                    ("modeldeployments", json!(["get", "list", "watch"])),
+                    ("modeldeployments/metrics", json!(["get"])),
+                    ("modeldeployments/status", json!(["get"])),
+                ],
+            ),
+            (Mode::Off, vec![("modeldeployments/metrics", json!(["get"]))]),
+        ] {
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(name, verbs)| (name.to_owned(), verbs))
+                .collect();
+            assert_eq!(verbs(mode), expected);
+        }
+    }
+
+    /// Other names than the definition's would make kubectl's short names ambiguous.
+    #[test]
+    fn names_are_those_of_the_definition() {
+        let names = model_deployment_crds::definition::definition().spec.names;
+        assert_eq!(names.singular.as_deref(), Some(SINGULAR));
+        assert_eq!(names.short_names.unwrap_or_default(), SHORT_NAMES);
+        assert_eq!(names.categories.unwrap_or_default(), CATEGORIES);
+        assert_eq!((names.plural.as_str(), names.kind.as_str()), (RESOURCE, KIND));
     }
 }

@@ -12,10 +12,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::RESOURCE;
 use super::attributes::ResourcePath;
 use super::front_proxy::Untrusted;
 use super::query::Query;
+use super::{GROUP_VERSION, RESOURCE};
 use crate::telemetry::{Histograms, Label};
 
 /// Upper bounds of answer times, in seconds: discovery takes microseconds, a window three seconds, and no read more than eight.
@@ -134,7 +134,8 @@ impl Asked {
         let (method, path) = (request.method(), request.uri().path());
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let of_resource = path
-            .strip_prefix("/apis/worker.gpustack.ai/v1/")
+            .strip_prefix("/apis/")
+            .and_then(|path| path.strip_prefix(GROUP_VERSION)?.strip_prefix('/'))
             .and_then(ResourcePath::parse);
         if let Some(path) = of_resource {
             return Asked {

@@ -2,8 +2,8 @@
 //!
 //! Knows the header's grammar and Kubernetes' parameters `as`, `g` and `v`; nothing of what is being represented.
 
-use http::HeaderMap;
 use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue};
 
 /// One representation that can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,22 +25,48 @@ pub enum Offer {
 ///
 /// No header at all, or an empty one, asks for plain JSON. `None` is 406.
 pub fn choose(headers: &HeaderMap, offers: &[Offer]) -> Option<Offer> {
-    let mut clauses: Vec<Clause> = headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter(|clause| !clause.trim().is_empty())
-        .map(Clause::parse)
-        .collect();
-    if clauses.is_empty() && headers.get_all(ACCEPT).iter().all(|value| value.is_empty()) {
+    if asks_nothing(headers) {
         return offers.iter().copied().find(|offer| *offer == Offer::Json);
     }
+    let mut clauses: Vec<Clause> = clauses(headers).map(Clause::parse).collect();
     clauses.sort_by_key(|clause| std::cmp::Reverse(clause.quality));
     clauses
         .iter()
         .filter(|clause| clause.quality > 0)
         .find_map(|clause| offers.iter().copied().find(|offer| clause.admits(*offer)))
+}
+
+/// The client's clauses that some JSON satisfies, each saying so, to be passed on. `None` is 406.
+pub fn json_alone(headers: &HeaderMap) -> Option<HeaderValue> {
+    if asks_nothing(headers) {
+        return Some(HeaderValue::from_static("application/json"));
+    }
+    let kept: Vec<String> = clauses(headers)
+        .filter(|text| {
+            let clause = Clause::parse(text);
+            clause.quality > 0 && clause.is_json()
+        })
+        .map(|text| match text.split_once(';') {
+            Some((_, parameters)) => format!("application/json;{parameters}"),
+            None => "application/json".to_owned(),
+        })
+        .collect();
+    HeaderValue::try_from(kept.join(","))
+        .ok()
+        .filter(|kept| !kept.is_empty())
+}
+
+fn asks_nothing(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().all(|value| value.is_empty())
+}
+
+fn clauses(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(ACCEPT).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|clause| !clause.is_empty())
 }
 
 /// One media range of an `Accept` header.
@@ -83,17 +109,21 @@ impl<'a> Clause<'a> {
         clause
     }
 
-    fn admits(&self, offer: Offer) -> bool {
-        let json = ["application/json", "application/*", "*/*"]
+    fn is_json(&self) -> bool {
+        ["application/json", "application/*", "*/*"]
             .iter()
-            .any(|range| self.range.eq_ignore_ascii_case(range));
-        json && match (self.kind, offer) {
-            (None, Offer::Json) => true,
-            (Some(asked), Offer::JsonAs { group, version, kind }) => {
-                asked == kind && self.group == group && self.version == version
+            .any(|range| self.range.eq_ignore_ascii_case(range))
+    }
+
+    fn admits(&self, offer: Offer) -> bool {
+        self.is_json()
+            && match (self.kind, offer) {
+                (None, Offer::Json) => true,
+                (Some(asked), Offer::JsonAs { group, version, kind }) => {
+                    asked == kind && self.group == group && self.version == version
+                }
+                _ => false,
             }
-            _ => false,
-        }
     }
 }
 
@@ -153,6 +183,40 @@ mod tests {
         ] {
             assert_eq!(asked(accept), None, "{accept}");
         }
+    }
+
+    #[test]
+    fn what_is_passed_on_asks_for_json_alone() {
+        let passed = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            json_alone(&headers).map(|value| value.to_str().unwrap().to_owned())
+        };
+        for (accept, kept) in [
+            ("", "application/json"),
+            ("application/json, */*", "application/json,application/json"),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            ),
+            ("application/yaml, application/*;q=0.5", "application/json;q=0.5"),
+            (
+                "application/cbor;q=0.9,application/json;stream=watch",
+                "application/json;stream=watch",
+            ),
+        ] {
+            assert_eq!(passed(accept).as_deref(), Some(kept), "{accept}");
+        }
+        for accept in [
+            "application/vnd.kubernetes.protobuf",
+            "application/cbor",
+            "application/yaml",
+            "application/json;q=0",
+            ", ,",
+        ] {
+            assert_eq!(passed(accept), None, "{accept}");
+        }
+        assert_eq!(json_alone(&HeaderMap::new()).unwrap(), "application/json");
     }
 
     proptest::proptest! {

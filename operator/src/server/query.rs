@@ -10,41 +10,65 @@ use http::{HeaderMap, header::USER_AGENT};
 use super::duration;
 use super::status::Failure;
 
+/// More parameters than any client sends. Go gives up on ten thousand, and then sees none.
+const MANY: usize = 256;
+
 /// Decoded pairs in the order they were given. A pair that cannot be decoded is left out, as Go leaves it out.
 #[derive(Debug, Default)]
-pub struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub struct Query<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    odd: bool,
+}
 
 impl<'a> Query<'a> {
     /// Reads the text behind the question mark.
     pub fn parse(text: &'a str) -> Self {
-        Query(
-            text.split('&')
-                .filter(|pair| !pair.is_empty() && !pair.contains(';'))
-                .filter_map(|pair| {
-                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    Some((unescape(name)?, unescape(value)?))
-                })
-                .collect(),
-        )
+        let mut query = Query::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let pair = match pair.contains(';') {
+                true => None,
+                false => unescape(name).zip(unescape(value)),
+            };
+            match pair {
+                Some((name, value)) => {
+                    query.odd |= [&name, &value]
+                        .iter()
+                        .any(|text| text.contains(char::REPLACEMENT_CHARACTER));
+                    query.pairs.push((name, value));
+                }
+                None => query.odd = true,
+            }
+        }
+        query.odd |= query.pairs.len() > MANY;
+        query
+    }
+
+    /// Whether another program may read these parameters differently: broken escapes, bytes that are no text, very many of them.
+    pub fn is_odd(&self) -> bool {
+        self.odd
     }
 
     /// The first value of `name`: of a repeated parameter, Kubernetes reads the first.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|pair| pair.0 == name).map(|pair| pair.1.as_ref())
+        self.pairs
+            .iter()
+            .find(|pair| pair.0 == name)
+            .map(|pair| pair.1.as_ref())
     }
 
     /// Every value of `name`, in order.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0
+        self.pairs
             .iter()
             .filter(move |pair| pair.0 == name)
             .map(|pair| pair.1.as_ref())
     }
 
-    /// Whether a collection is to be watched.
+    /// Whether a collection is to be watched: Kubernetes takes every value but two for yes.
     pub fn watches(&self) -> bool {
         self.get("watch")
-            .is_some_and(|value| value.is_empty() || is_true(value))
+            .is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     /// Whether the answer is to be indented: on demand, and for the programs that show it to a person as it is.
@@ -81,16 +105,21 @@ fn is_true(value: &str) -> bool {
     matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
-/// Undoes percent and plus encoding; `None` where an escape is broken or the result is not text.
+/// Undoes percent and plus encoding; `None` where an escape is broken. What is no text keeps its place, with a mark in it.
 fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(Cow::Borrowed(text));
     }
-    percent_decode(&text.replace('+', " ")).map(Cow::Owned)
+    let bytes = percent_decoded(&text.replace('+', " "))?;
+    Some(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Undoes percent encoding; `None` where an escape is broken or the result is not text.
 pub(super) fn percent_decode(text: &str) -> Option<String> {
+    String::from_utf8(percent_decoded(text)?).ok()
+}
+
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
@@ -102,7 +131,7 @@ pub(super) fn percent_decode(text: &str) -> Option<String> {
             byte => byte,
         });
     }
-    String::from_utf8(decoded).ok()
+    Some(decoded)
 }
 
 #[cfg(test)]
@@ -117,6 +146,43 @@ mod tests {
         assert_eq!(query.get("c"), Some("x y+z"));
         assert_eq!(query.get("e"), None);
         assert_eq!(query.get("f"), Some(""));
+    }
+
+    #[test]
+    fn what_two_programs_may_read_differently_is_odd() {
+        let many = "a=1&".repeat(257);
+        for text in ["a=%zz", "a;b", "a=%ff", "%ff=a", "a=%EF%BF%BD", &many] {
+            assert!(Query::parse(text).is_odd(), "{text}");
+        }
+        for text in ["", "a", "a=1&a=2", "a=%C3%A4+b", &"a=1&".repeat(256)] {
+            assert!(!Query::parse(text).is_odd(), "{text}");
+        }
+        // It keeps its place: the first of two counts, as it does for Go.
+        assert_eq!(Query::parse("a=%ff&a=b").get("a"), Some("\u{fffd}"));
+    }
+
+    #[test]
+    fn every_value_but_two_watches() {
+        for text in [
+            "watch",
+            "watch=",
+            "watch=1",
+            "watch=true",
+            "watch=yes",
+            "watch=1&watch=0",
+        ] {
+            assert!(Query::parse(text).watches(), "{text}");
+        }
+        for text in [
+            "",
+            "watch=0",
+            "watch=false",
+            "watch=FALSE",
+            "watch=0&watch=1",
+            "Watch=1",
+        ] {
+            assert!(!Query::parse(text).watches(), "{text}");
+        }
     }
 
     #[test]

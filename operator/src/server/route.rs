@@ -10,18 +10,22 @@ use futures::FutureExt;
 use http::header::UPGRADE;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
 use rustls_pki_types::UnixTime;
+use tokio::time::Instant;
 
 use super::attributes::{Attributes, ResourcePath};
 use super::authorization::Decision;
 use super::connection::Peer;
 use super::front_proxy::caller::Caller;
 use super::health::{self, Question};
+use super::limits::Class;
 use super::meters::Unidentified;
+use super::objects::Call;
 use super::query::Query;
 use super::response::{self, Body};
 use super::status::Failure;
-use super::{REPLICAS, RESOURCE, State, metrics, version};
+use super::{GROUP, GROUP_VERSION, REPLICAS, RESOURCE, State, metrics, version};
 
 /// No request is answered for longer, whatever it asks for: the API server gives up then.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -47,18 +51,18 @@ impl<'a> Route<'a> {
     fn of(path: &'a str) -> Self {
         match path {
             "/apis" => Route::Groups,
-            "/apis/worker.gpustack.ai" => Route::Group,
-            "/apis/worker.gpustack.ai/v1" => Route::Resources,
             "/openapi/v3" => Route::OpenApiIndex,
-            "/openapi/v3/apis/worker.gpustack.ai/v1" => Route::OpenApiDocument,
             "/version" => Route::Version,
             _ => Self::deeper(path).unwrap_or(Route::Nowhere),
         }
     }
 
     fn deeper(path: &'a str) -> Option<Self> {
-        if let Some(path) = path.strip_prefix("/apis/worker.gpustack.ai/v1/") {
-            return ResourcePath::parse(path).map(Route::Resource);
+        if let Some(path) = path.strip_prefix("/apis/") {
+            return Self::of_group(path);
+        }
+        if let Some(path) = path.strip_prefix("/openapi/v3/apis/") {
+            return (path == GROUP_VERSION).then_some(Route::OpenApiDocument);
         }
         if let Some(path) = path.strip_prefix(REPLICAS) {
             return Some(Route::Replica(path));
@@ -75,15 +79,25 @@ impl<'a> Route<'a> {
         };
         Some(Route::Health(question, check))
     }
+
+    fn of_group(path: &'a str) -> Option<Self> {
+        if path == GROUP {
+            return Some(Route::Group);
+        }
+        let rest = path.strip_prefix(GROUP_VERSION)?;
+        if rest.is_empty() {
+            return Some(Route::Resources);
+        }
+        ResourcePath::parse(rest.strip_prefix('/')?).map(Route::Resource)
+    }
 }
 
 impl State {
     /// Answers one request, whatever happens.
-    pub(super) async fn handle<B>(&self, peer: Peer, request: Request<B>) -> Response<Body> {
-        // Nothing here reads a request's body.
-        let (request, _) = request.into_parts();
+    pub(super) async fn handle(&self, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+        let (request, body) = request.into_parts();
         let query = Query::parse(request.uri.query().unwrap_or_default());
-        let answered = AssertUnwindSafe(self.answer(&peer, &request, &query))
+        let answered = AssertUnwindSafe(self.answer(&peer, &request, &query, body))
             .catch_unwind()
             .await;
         let answer = answered.unwrap_or_else(|_| {
@@ -95,7 +109,13 @@ impl State {
         response::finish(response, &request.headers, request.method == Method::HEAD)
     }
 
-    async fn answer(&self, peer: &Peer, request: &Parts, query: &Query<'_>) -> Result<Response<Body>, Failure> {
+    async fn answer(
+        &self,
+        peer: &Peer,
+        request: &Parts,
+        query: &Query<'_>,
+        body: Incoming,
+    ) -> Result<Response<Body>, Failure> {
         // Nothing here needs an upgrade, and half-finished ones have let callers past the front proxy (CVE-2018-1002105).
         if request.headers.contains_key(UPGRADE) || request.method == Method::CONNECT {
             return Err(Failure::bad_request("connections are not upgraded here"));
@@ -103,7 +123,7 @@ impl State {
         let route = Route::of(request.uri.path());
         match route {
             Route::Nowhere => return Err(Failure::not_served()),
-            Route::Resource(path) => return self.resource(peer, request, query, path).await,
+            Route::Resource(path) => return self.resource(peer, request, query, path, body).await,
             _ => {}
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
@@ -111,11 +131,11 @@ impl State {
         }
         let headers = &request.headers;
         match route {
-            Route::Groups => self.discovery.groups(headers),
+            Route::Groups => self.discovery.groups(self.objects.mode(), headers),
             Route::Group => self.discovery.group(headers),
-            Route::Resources => self.discovery.resources(headers),
-            Route::OpenApiIndex => self.openapi.index(headers),
-            Route::OpenApiDocument => self.openapi.document(headers, query),
+            Route::Resources => self.discovery.resources(self.objects.mode(), headers),
+            Route::OpenApiIndex => self.openapi.index(self.objects.mode(), headers),
+            Route::OpenApiDocument => self.openapi.document(self.objects.mode(), headers, query),
             Route::Version => Ok(response::json(StatusCode::OK, &version::info(), query.pretty(headers))),
             Route::Health(question, check) => {
                 let state = health::State {
@@ -136,41 +156,60 @@ impl State {
         request: &Parts,
         query: &Query<'_>,
         path: ResourcePath<'_>,
+        body: Incoming,
     ) -> Result<Response<Body>, Failure> {
         let caller = self.identify(peer, request).ok_or_else(Failure::unauthorized)?;
-        let deadline = query.timeout()?.map_or(DEADLINE, |timeout| timeout.min(DEADLINE));
         let attributes = path
             .attributes(&request.method, query)
             .ok_or_else(|| Failure::method_not_supported(request.method.as_str(), READ))?;
-        let _permit = self
-            .metrics_at_once
-            .try_acquire()
-            .map_err(|_| Failure::too_many_requests())?;
-        tokio::time::timeout(deadline, async {
-            self.authorize(&caller, &attributes).await?;
-            self.serve_resource(request, query, path, &attributes).await
-        })
-        .await
-        .map_err(|_| Failure::timeout())?
+        // A watch has a time of its own, which the API server keeps.
+        let timeout = match attributes.verb {
+            "watch" => None,
+            _ => query.timeout()?,
+        };
+        let deadline = Instant::now() + timeout.map_or(DEADLINE, |timeout| timeout.min(DEADLINE));
+        let place = self.limits.enter(class(&attributes))?;
+        tokio::time::timeout_at(deadline, self.authorize(&caller, &attributes))
+            .await
+            .map_err(|_| Failure::timeout())??;
+        let response = match (path.resource, path.name, path.subresource) {
+            (RESOURCE, Some(name), Some("metrics")) => {
+                self.metrics(request, query, path, name, &attributes, deadline).await
+            }
+            (RESOURCE, _, None) | (RESOURCE, Some(_), Some("status")) => {
+                let call = Call {
+                    caller: &caller,
+                    request,
+                    query,
+                    attributes: &attributes,
+                    deadline,
+                };
+                self.objects.pass(call, body, &self.limits, &self.finishing).await
+            }
+            _ => Err(Failure::not_served()),
+        }?;
+        Ok(response::keeping(response, place))
     }
 
-    async fn serve_resource(
+    async fn metrics(
         &self,
         request: &Parts,
         query: &Query<'_>,
         path: ResourcePath<'_>,
+        name: &str,
         attributes: &Attributes,
+        deadline: Instant,
     ) -> Result<Response<Body>, Failure> {
-        match (path.resource, path.namespace, path.name, path.subresource) {
-            (RESOURCE, Some(namespace), Some(name), Some("metrics")) => match attributes.verb {
-                "get" => metrics::get(&*self.answers, namespace, name, query, &request.headers).await,
-                verb => Err(Failure::method_not_supported(verb, READ)),
-            },
-            // The objects themselves are served in another version. Never 404: the garbage collector would take that for a
-            // deleted owner.
-            (RESOURCE, _, _, None | Some("status")) => Err(Failure::method_not_supported(attributes.verb, "")),
-            _ => Err(Failure::not_served()),
+        let namespace = path.namespace.ok_or_else(Failure::not_served)?;
+        if attributes.verb != "get" {
+            return Err(Failure::method_not_supported(attributes.verb, READ));
         }
+        tokio::time::timeout_at(
+            deadline,
+            metrics::get(&*self.answers, namespace, name, query, &request.headers),
+        )
+        .await
+        .map_err(|_| Failure::timeout())?
     }
 
     fn identify(&self, peer: &Peer, request: &Parts) -> Option<Caller> {
@@ -197,6 +236,16 @@ impl State {
             Ok(Decision::Denied(reason)) => Err(Failure::forbidden(&caller.user, attributes, &reason)),
             Err(undecided) => Err(Failure::unavailable(undecided.to_string())),
         }
+    }
+}
+
+/// Which limit a request counts towards.
+fn class(attributes: &Attributes) -> Class {
+    match (attributes.verb, attributes.subresource.as_deref()) {
+        (_, Some("metrics")) => Class::Metrics,
+        ("watch", _) => Class::Watch,
+        ("get" | "list", _) => Class::Read,
+        _ => Class::Write,
     }
 }
 

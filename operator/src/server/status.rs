@@ -53,6 +53,7 @@ impl Failure {
             subresource,
             namespace,
             name,
+            ..
         } = attributes;
         let full = match subresource {
             Some(subresource) => format!("{resource}/{subresource}"),
@@ -139,6 +140,16 @@ impl Failure {
         )
     }
 
+    /// A request's body that cannot be taken: 400, 413 or 415, with a sentence.
+    pub fn body(code: StatusCode, message: impl Into<String>) -> Self {
+        let reason = match code {
+            StatusCode::PAYLOAD_TOO_LARGE => "RequestEntityTooLarge",
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => "UnsupportedMediaType",
+            _ => return Self::bad_request(message),
+        };
+        Self::new(code, reason, message)
+    }
+
     /// 429: too much is being done at once.
     pub fn too_many_requests() -> Self {
         Self::retried(
@@ -155,6 +166,16 @@ impl Failure {
             "InternalError",
             "Internal error occurred",
         )
+    }
+
+    /// 500 with a sentence.
+    pub fn internal_error(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// 503 with a sentence and no `Retry-After`: for a write that may have been carried out, and for what does not pass by itself.
+    pub fn unavailable_once(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
     /// 503 with a sentence and `Retry-After: 1`, for requests that have changed nothing.
@@ -223,6 +244,7 @@ mod tests {
             resource: "modeldeployments".into(),
             subresource: Some("metrics".into()),
             name: Some(name.into()),
+            ..Attributes::default()
         }
     }
 
@@ -266,6 +288,7 @@ mod tests {
         assert_eq!(Failure::too_many_requests().retry_after, Some(1));
         for failure in [
             Failure::timeout(),
+            Failure::unavailable_once("x"),
             Failure::internal(),
             Failure::unauthorized(),
             Failure::not_found("x"),

@@ -1,12 +1,12 @@
 //! A played API server: enough of one for what the operator's server and certificates ask it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt, stream};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 pub const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 pub const PUBLISHED: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub type Answer = Response<UnsyncBoxBody<Bytes, tower::BoxError>>;
 type Review = dyn Fn(&Value) -> Value + Send + Sync;
 
 /// One request that was made.
@@ -25,8 +25,15 @@ type Review = dyn Fn(&Value) -> Value + Send + Sync;
 pub struct Asked {
     pub method: Method,
     pub path: String,
+    pub query: Option<String>,
+    pub headers: HeaderMap,
+    /// As JSON, null where it is none.
     pub body: Value,
+    pub bytes: Bytes,
 }
+
+/// What is said of a request: a whole answer, or one that the test builds itself.
+type Script = dyn Fn(&Asked) -> Option<Answer> + Send + Sync;
 
 #[derive(Clone)]
 pub struct Api(Arc<Inner>);
@@ -43,6 +50,8 @@ struct World {
     log: Vec<(String, String, Value)>,
     asked: Vec<Asked>,
     review: Arc<Review>,
+    /// Asked before anything else.
+    script: Arc<Script>,
     /// Codes to answer with, by method and path, each used once.
     refusals: HashMap<(Method, String), Vec<u16>>,
     /// Nothing is answered at all.
@@ -56,6 +65,7 @@ impl Api {
             log: Vec::new(),
             asked: Vec::new(),
             review: Arc::new(|_| json!({"allowed": true})),
+            script: Arc::new(|_| None),
             refusals: HashMap::new(),
             down: false,
         };
@@ -71,13 +81,24 @@ impl Api {
             let api = api.clone();
             async move {
                 let (parts, body) = request.into_parts();
-                let body = body.collect().await?.to_bytes();
-                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-                api.answer(parts, body)
+                let bytes = body.collect().await?.to_bytes();
+                api.answer(parts, bytes)
             }
             .boxed()
         });
         kube::Client::new(service, "default")
+    }
+
+    /// Answers with what `script` makes of a request, where it makes something of it.
+    pub fn script(&self, script: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) {
+        self.0.world.lock().script = Arc::new(script);
+    }
+
+    /// Requests for ModelDeployments in the stored version.
+    pub fn passed(&self) -> Vec<Asked> {
+        let mut asked = self.asked();
+        asked.retain(|asked| asked.path.starts_with("/apis/worker.gpustack.ai/v1alpha1/") && !asked.is_probe());
+        asked
     }
 
     /// Answers reviews with the status that `review` makes of their spec.
@@ -182,16 +203,25 @@ impl Api {
         object
     }
 
-    fn answer(&self, request: http::request::Parts, body: Value) -> Result<Answer, tower::BoxError> {
+    fn answer(&self, request: http::request::Parts, bytes: Bytes) -> Result<Answer, tower::BoxError> {
         let path = request.uri.path().to_owned();
         let query = request.uri.query().unwrap_or_default().to_owned();
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let asked = Asked {
+            method: request.method.clone(),
+            path: path.clone(),
+            query: request.uri.query().map(str::to_owned),
+            headers: request.headers.clone(),
+            body: body.clone(),
+            bytes,
+        };
+        let script = {
+            let mut world = self.0.world.lock();
+            world.asked.push(asked.clone());
+            world.script.clone()
+        };
         let refused = {
             let mut world = self.0.world.lock();
-            world.asked.push(Asked {
-                method: request.method.clone(),
-                path: path.clone(),
-                body: body.clone(),
-            });
             let version = world.log.len();
             self.0.changed.send_replace(version);
             if world.down {
@@ -200,6 +230,20 @@ impl Api {
             let codes = world.refusals.get_mut(&(request.method.clone(), path.clone()));
             codes.filter(|codes| !codes.is_empty()).map(|codes| codes.remove(0))
         };
+        if let Some(answer) = script(&asked) {
+            return Ok(answer);
+        }
+        if let Some(token) = asked.token() {
+            return Ok(reply(201, &token));
+        }
+        if asked.is_probe() {
+            return Ok(status(
+                403,
+                "Forbidden",
+                "User \"model-deployment-operator:nobody\" cannot delete",
+                Value::Null,
+            ));
+        }
         if let Some(code) = refused {
             return Ok(refusal(code));
         }
@@ -301,6 +345,26 @@ impl Api {
     }
 }
 
+impl Asked {
+    /// Whether nobody asked to delete nothing, which is how the operator learns what it may.
+    pub fn is_probe(&self) -> bool {
+        self.headers
+            .get("impersonate-user")
+            .is_some_and(|user| user == "model-deployment-operator:nobody")
+    }
+
+    fn token(&self) -> Option<Value> {
+        self.path.ends_with("/serviceaccounts/impersonator/token").then(|| {
+            let status = json!({"token": "impersonators-token", "expirationTimestamp": "2126-01-01T00:00:00Z"});
+            json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {"audiences": []}, "status": status})
+        })
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
 /// Whether an object's metadata are as the preconditions of a deletion want them.
 fn holds(preconditions: &Value, metadata: &Value) -> bool {
     let mut wanted = preconditions.as_object().into_iter().flatten();
@@ -312,13 +376,38 @@ fn split(path: &str) -> (String, String) {
     (collection.to_owned(), name.to_owned())
 }
 
-fn reply(code: u16, value: &Value) -> Answer {
-    let mut response = Response::new(Full::new(Bytes::from(serde_json::to_vec(value).unwrap())).boxed_unsync());
+pub fn reply(code: u16, value: &Value) -> Answer {
+    bytes(code, "application/json", serde_json::to_vec(value).unwrap())
+}
+
+/// An answer of any kind.
+pub fn bytes(code: u16, content_type: &str, bytes: impl Into<Bytes>) -> Answer {
+    let body = Full::new(bytes.into()).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response
         .headers_mut()
-        .insert("content-type", "application/json".parse().unwrap());
+        .insert("content-type", content_type.parse().unwrap());
     response
+}
+
+/// An answer that comes in parts, as the test sends them; it ends with the sender.
+pub fn parts() -> (UnboundedSender<Result<Bytes, tower::BoxError>>, Answer) {
+    let (sender, receiver) = unbounded();
+    let mut response =
+        Response::new(StreamBody::new(receiver.map(|part: Result<Bytes, _>| part.map(Frame::data))).boxed_unsync());
+    response
+        .headers_mut()
+        .insert("content-type", "application/json".parse().unwrap());
+    (sender, response)
+}
+
+/// A refusal in Kubernetes' form.
+pub fn status(code: u16, reason: &str, message: &str, details: Value) -> Answer {
+    reply(
+        code,
+        &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "details": details, "code": code}),
+    )
 }
 
 fn refusal(code: u16) -> Answer {

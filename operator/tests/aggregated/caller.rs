@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::crypto::aws_lc_rs;
@@ -55,7 +56,7 @@ pub struct Caller {
 /// An open HTTP/2 connection. Clones are the same one.
 #[derive(Clone)]
 pub struct Connection {
-    sender: http2::SendRequest<Empty<Bytes>>,
+    sender: http2::SendRequest<Full<Bytes>>,
 }
 
 impl Caller {
@@ -94,6 +95,24 @@ impl Caller {
         self.open().await.unwrap().send(method, path, headers).await.unwrap()
     }
 
+    /// One request with a body.
+    pub async fn write(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+        let mut connection = self.open().await.unwrap();
+        connection.sender.ready().await.unwrap();
+        let request = request(method, &format!("https://server{path}"), headers).map(|_| Full::new(body.into()));
+        read(connection.sender.send_request(request).await.unwrap())
+            .await
+            .unwrap()
+    }
+
+    /// The beginning of an answer whose body is read as it comes.
+    pub async fn begin(&self, path: &str, headers: &[(&str, &str)]) -> http::Response<Incoming> {
+        let mut connection = self.open().await.unwrap();
+        connection.sender.ready().await.unwrap();
+        let request = request(Method::GET, &format!("https://server{path}"), headers);
+        connection.sender.send_request(request).await.unwrap()
+    }
+
     pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send(Method::GET, path, headers).await
     }
@@ -127,15 +146,15 @@ impl Connection {
     }
 }
 
-fn request(method: Method, path: &str, headers: &[(&str, &str)]) -> Request<Empty<Bytes>> {
+fn request(method: Method, path: &str, headers: &[(&str, &str)]) -> Request<Full<Bytes>> {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    request.body(Empty::new()).unwrap()
+    request.body(Full::default()).unwrap()
 }
 
-async fn read(response: http::Response<hyper::body::Incoming>) -> Result<Answer, hyper::Error> {
+async fn read(response: http::Response<Incoming>) -> Result<Answer, hyper::Error> {
     let (parts, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
     Ok(Answer {

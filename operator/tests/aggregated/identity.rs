@@ -5,6 +5,7 @@ use rcgen::{CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, date_
 use serde_json::{Value, json};
 
 use crate::issued::{Authority, Identity, params, self_signed};
+use crate::log::Log;
 use crate::stage::{ALICE, METRICS, Stage};
 
 /// Expects 401 without a question to anybody.
@@ -176,7 +177,7 @@ async fn the_last_good_trust_stays_when_the_published_one_breaks_or_goes() {
 #[tokio::test]
 async fn a_shared_authority_without_names_identifies_nobody_and_is_said() {
     let log = Log::default();
-    let _guard = log.capture();
+    let _guard = log.take();
     let stage = Stage::new().await;
     let shared = Stage::bare().await;
     shared.publish(json!({"client-ca-file": shared.proxy.pem, "requestheader-client-ca-file": shared.proxy.pem}));
@@ -248,7 +249,7 @@ async fn upgrades_are_refused() {
 #[tokio::test]
 async fn a_missing_role_binding_is_named_once_and_discovery_is_served() {
     let log = Log::default();
-    let _guard = log.capture();
+    let _guard = log.take();
     let stage = Stage::forbidden().await;
     stage
         .api
@@ -267,39 +268,4 @@ async fn a_missing_role_binding_is_named_once_and_discovery_is_served() {
     assert_eq!(lines.len(), 1, "{text}");
     assert!(lines[0].contains("extension-apiserver-authentication-reader"), "{text}");
     assert!(lines[0].contains("kube-system"), "{text}");
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Keeps what this thread logs.
-    fn capture(&self) -> tracing::subscriber::DefaultGuard {
-        let writer = tracing_subscriber::fmt().with_writer(self.clone()).with_ansi(false);
-        tracing::subscriber::set_default(writer.finish())
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
-    type Writer = Log;
-
-    fn make_writer(&self) -> Log {
-        self.clone()
-    }
 }

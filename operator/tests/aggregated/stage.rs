@@ -10,6 +10,7 @@ use http::Method;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use model_deployment_operator::certificates::ServingCertificate;
 use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal};
+use model_deployment_operator::server::objects::{self, Clients, Mode, Objects};
 use model_deployment_operator::server::{Config, Server, listener};
 use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs;
@@ -17,7 +18,7 @@ use rustls::sign::CertifiedKey;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, PUBLISHED};
+use crate::api::{Api, Asked, PUBLISHED};
 use crate::caller::Caller;
 use crate::issued::{Authority, Identity, params};
 
@@ -104,7 +105,17 @@ pub struct Stage {
 impl Stage {
     /// A server whose trust is not published yet.
     pub async fn bare() -> Self {
-        Self::before(Api::new()).await
+        Self::before(Api::new(), Mode::Full).await
+    }
+
+    /// A server in another mode.
+    pub async fn of_mode(mode: Mode) -> Self {
+        Self::trusting(Self::before(Api::new(), mode).await).await
+    }
+
+    /// A server with a played API server that was told something before.
+    pub async fn after(api: Api) -> Self {
+        Self::trusting(Self::before(api, Mode::Full).await).await
     }
 
     /// A server that may not read the published trust.
@@ -114,10 +125,10 @@ impl Stage {
         for path in [PUBLISHED, collection] {
             api.refuse(Method::GET, path, &[403; 20]);
         }
-        Self::before(api).await
+        Self::before(api, Mode::Full).await
     }
 
-    async fn before(api: Api) -> Self {
+    async fn before(api: Api, mode: Mode) -> Self {
         let metrics = Played::default();
         metrics.reply("chat", |_| async { Ok(answer()) }.boxed());
         let authority = Authority::new("serving");
@@ -136,13 +147,28 @@ impl Stage {
         let config = Config {
             shutdown_delay: Duration::ZERO,
         };
-        let server = Server::new(config, api.client(), Arc::new(metrics.clone()), certificate);
-        let follower = tokio::spawn(server.follow_front_proxy());
+        let objects = Objects::new(
+            objects::Config {
+                mode,
+                namespace: "system".into(),
+                account: Some("impersonator".into()),
+                extra_keys: ["example.com/scope".to_owned()].into(),
+            },
+            Clients {
+                operator: api.client(),
+                nobody: api.client(),
+            },
+        );
+        let server = Server::new(config, api.client(), Arc::new(metrics.clone()), objects, certificate);
+        let background = [
+            tokio::spawn(server.follow_front_proxy()),
+            tokio::spawn(server.keep_impersonator()),
+        ];
         let serving = tokio::spawn({
             let shutdown = shutdown.clone();
             async move {
                 server.serve(socket, shutdown).await.unwrap();
-                follower.abort();
+                background.iter().for_each(|part| part.abort());
             }
         });
         let caller = Caller {
@@ -163,10 +189,19 @@ impl Stage {
 
     /// A server that trusts `proxy`, and has taken it up.
     pub async fn new() -> Self {
-        let stage = Stage::bare().await;
+        Self::trusting(Stage::bare().await).await
+    }
+
+    async fn trusting(stage: Self) -> Self {
         stage.publish(json!({"requestheader-allowed-names": r#"["front-proxy-client"]"#}));
         stage.until_code(&stage.front(), 200).await;
         stage
+    }
+
+    /// Waits until the server has found out whether it may write for callers.
+    pub async fn until_writing(&self) {
+        let probed = |api: &Api| api.asked().iter().any(Asked::is_probe);
+        self.api.until("the impersonator was tried", probed).await;
     }
 
     /// Publishes the usual trust, with `changes` to it.

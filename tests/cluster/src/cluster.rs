@@ -145,6 +145,14 @@ impl Cluster {
         self.output(&self.0.tools.kubectl, arguments, input).await
     }
 
+    /// Runs kubectl as the administrator, whose editor is this command (`edit`).
+    pub async fn kubectl_with_editor(&self, editor: &str, arguments: &[&str]) -> Result<Output, Error> {
+        let kubectl = self.0.tools.kubectl.display().to_string();
+        let editor = format!("KUBE_EDITOR={editor}");
+        let arguments = [&[editor.as_str(), &kubectl][..], arguments].concat();
+        self.output(Path::new("env"), &arguments, "").await
+    }
+
     /// Runs helm as the administrator.
     pub async fn helm<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Output, Error> {
         self.output(&self.0.tools.helm, arguments, "").await

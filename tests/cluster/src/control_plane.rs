@@ -257,6 +257,7 @@ fn api_server(state: &Path, audit_policy: &Path, certificates: &Certificates) ->
         format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),
         "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-uid-headers=X-Remote-Uid".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
         format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),

@@ -7,6 +7,7 @@ use http::Request;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
+use model_deployment_crds::{AGGREGATED_API_VERSION, PLURAL};
 use model_deployment_operator::console::{FAILED, REFUSED};
 use model_deployment_operator::format::{self, Format};
 use serde_yaml::Value;
@@ -87,7 +88,7 @@ impl Question {
         config.default_retry = false;
         let namespace = metrics.namespace.as_ref().unwrap_or(&config.default_namespace);
         let mut target = format!(
-            "/apis/worker.gpustack.ai/v1/namespaces/{namespace}/modeldeployments/{}/metrics",
+            "/apis/{AGGREGATED_API_VERSION}/namespaces/{namespace}/{PLURAL}/{}/metrics",
             metrics.name
         );
         // Numbers that are parsed and written again may differ in their last digit: JSON is shown as the server writes it.
