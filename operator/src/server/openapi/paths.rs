@@ -33,7 +33,7 @@ const FORCE: Parameter = (
     "boolean",
 );
 const WRITING: [Parameter; 3] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
-const SELECTING: [Parameter; 8] = [
+const SELECTING: [Parameter; 9] = [
     ("continue", "Where an earlier list of the same kind ended.", "string"),
     ("fieldSelector", "Only objects with these fields.", "string"),
     ("labelSelector", "Only objects with these labels.", "string"),
@@ -45,6 +45,11 @@ const SELECTING: [Parameter; 8] = [
     ("resourceVersion", "How old an answer may be.", "string"),
     ("resourceVersionMatch", "How resourceVersion is meant.", "string"),
     ("sendInitialEvents", "A watch begins with what is there.", "boolean"),
+    (
+        "shardSelector",
+        "Only a part of the objects, where the API server cuts them into parts.",
+        "string",
+    ),
     (
         "timeoutSeconds",
         "How long a list may take or a watch may last.",
