@@ -32,6 +32,7 @@ const FORCE: Parameter = (
     "Take over fields of other managers. For apply patches only.",
     "boolean",
 );
+const RESOURCE_VERSION: Parameter = ("resourceVersion", "How old an answer may be.", "string");
 const WRITING: [Parameter; 3] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 const SELECTING: [Parameter; 9] = [
     ("continue", "Where an earlier list of the same kind ended.", "string"),
@@ -42,7 +43,7 @@ const SELECTING: [Parameter; 9] = [
         "At most this many objects; the list says where to continue.",
         "integer",
     ),
-    ("resourceVersion", "How old an answer may be.", "string"),
+    RESOURCE_VERSION,
     ("resourceVersionMatch", "How resourceVersion is meant.", "string"),
     ("sendInitialEvents", "A watch begins with what is there.", "boolean"),
     (
@@ -142,7 +143,7 @@ pub(super) fn objects(mode: Mode, components: &mut Components) -> Map<String, Va
     let selecting: Vec<Parameter> = [&SELECTING[..], &WATCHING[..]].concat();
     let deleting: Vec<Parameter> = [&SELECTING[..], &DELETING[..]].concat();
     let patching: Vec<Parameter> = [&WRITING[..], &[FORCE]].concat();
-    let get = || operation("get", "get", "get", &[], None, &["200"], &object);
+    let get = || operation("get", "get", "get", &[RESOURCE_VERSION], None, &["200"], &object);
     let put = || {
         operation(
             "put",
