@@ -290,6 +290,7 @@ impl Operation {
             ("405", "Method Not Allowed"),
             ("406", "Not Acceptable: only JSON is served"),
             ("410", "Gone: the resourceVersion is too old"),
+            ("422", "Unprocessable Entity: the object or a parameter is not valid"),
             ("429", "Too Many Requests"),
             ("500", "Internal Server Error"),
             ("503", "Service Unavailable"),
@@ -300,7 +301,6 @@ impl Operation {
                 ("409", "Conflict"),
                 ("413", "Request Entity Too Large"),
                 ("415", "Unsupported Media Type"),
-                ("422", "Unprocessable Entity: the object is not valid"),
             ]);
         }
         for (code, description) in refusals {
