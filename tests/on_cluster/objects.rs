@@ -1,5 +1,8 @@
 //! ModelDeployments under `worker.gpustack.ai/v1`, with kubectl and Kubernetes' own clients: the objects that are stored as `v1alpha1`.
 
+mod documents;
+mod rights;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,17 +23,13 @@ const V1: &str = "modeldeployments.v1.worker.gpustack.ai";
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
-    vec![
+    let own = vec![
         test!(both_versions_are_applied_in_turn),
         test!(kubectl_works_under_v1),
-        test!(kubectl_explains_and_checks_under_v1),
         test!(dynamic_clients_work_under_v1),
         test!(a_watch_under_v1_tells_every_change),
-        test!(rights_hold_under_v1),
-        test!(writes_under_v1_are_the_callers),
-        test!(an_admission_policy_on_v1alpha1_meets_a_write_under_v1),
-        test!(the_openapi_of_v1_is_that_of_v1alpha1),
-    ]
+    ];
+    [own, documents::tests(), rights::tests()].concat()
 }
 
 /// The manifest of a deployment under v1.
@@ -106,8 +105,7 @@ async fn both_versions_are_applied_in_turn(scenario: Arc<Scenario>) -> Outcome {
     }
     // What was read as v1 is written back as it is. (kubectl replace would write what kubectl apply compares with.)
     let api = api(&scenario, namespace);
-    let live = api.get("chat").await?;
-    let replaced = api.replace("chat", &PostParams::default(), &live).await?;
+    let (live, replaced) = replace(&api, |_| ()).await?;
     ensure!(
         replaced.metadata.resource_version == live.metadata.resource_version,
         "what is the same was changed: {replaced:?}"
@@ -215,8 +213,10 @@ async fn kubectl_works_under_v1(scenario: Arc<Scenario>) -> Outcome {
     ensure!(live["spec"]["model"]["name"] == "small", "{}", live["spec"]);
 
     // Status, which is a subresource under v1 too.
-    let status = run(on(&["get", V1, "chat", "--subresource=status", "-o", "json"])).await?;
-    with_input(&scenario, &["replace", "--subresource=status", "-f", "-"], &status).await?;
+    let status = run(on(&["get", V1, "chat", "--subresource=status", "-o", "name"])).await?;
+    ensure!(status.contains("chat"), "{status}");
+    write_back(&scenario, namespace, &[], &["--subresource=status"]).await?;
+    write_back(&scenario, namespace, &[], &[]).await?;
 
     let said = refused(
         &scenario,
@@ -260,96 +260,47 @@ async fn kubectl_works_under_v1(scenario: Arc<Scenario>) -> Outcome {
     Ok(())
 }
 
-/// What kubectl says once the API server has fetched the document of v1, which it does within a minute.
-async fn published(scenario: &Scenario, arguments: &[&str]) -> Result<String, Failure> {
-    let started = tokio::time::Instant::now();
-    loop {
-        match scenario.kubectl(arguments).await {
-            Ok(said) => return Ok(said),
-            Err(failure) => ensure!(started.elapsed() < PATIENCE, "{failure}"),
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
-async fn kubectl_explains_and_checks_under_v1(scenario: Arc<Scenario>) -> Outcome {
-    let namespace = &scenario.cluster.namespace("explain").await?;
-    let explained = published(
-        &scenario,
-        &[
-            "explain",
-            "modeldeployments.spec.engine",
-            "--api-version=worker.gpustack.ai/v1",
-        ],
-    )
-    .await?;
-    let stored = scenario
-        .kubectl(&[
-            "explain",
-            "modeldeployments.spec.engine",
-            "--api-version=worker.gpustack.ai/v1alpha1",
-        ])
-        .await?;
-    ensure!(
-        explained.contains("VERSION:    v1\n") && explained == stored.replace("v1alpha1", "v1"),
-        "{explained}{stored}"
-    );
-    let explained = scenario
-        .kubectl(&[
-            "explain",
-            "modeldeployments.metadata.name",
-            "--api-version=worker.gpustack.ai/v1",
-        ])
-        .await?;
-    ensure!(explained.contains("name <string>"), "{explained}");
-
-    let manifest = v1(&vllm("chat", 0, ""));
-    for flags in [&["--dry-run=server"][..], &["--dry-run=server", "--server-side"]] {
-        let arguments = [&["apply", "--namespace", namespace, "-f", "-"][..], flags].concat();
-        with_input(&scenario, &arguments, &manifest).await?;
-        let left = scenario
-            .kubectl(&["get", "md", "--namespace", namespace, "-o", "name"])
-            .await?;
-        ensure!(left.is_empty(), "a dry run wrote {left}");
-    }
-    let unknown = manifest.replace("spec:", "spec:\n  colour: red");
-    let said = refused(&scenario, &["apply", "--namespace", namespace, "-f", "-"], &unknown).await?;
-    ensure!(said.contains("unknown field \"spec.colour\""), "{said}");
-    with_input(&scenario, &["apply", "--namespace", namespace, "-f", "-"], &manifest).await?;
-
-    let same = ["diff", "--namespace", namespace, "-f", "-"];
-    with_input(&scenario, &same, &manifest).await?;
-    let changed = manifest.replace("replicas: 0", "replicas: 2");
-    for flags in [&[][..], &["--server-side", "--force-conflicts"]] {
-        let output = scenario
-            .cluster
-            .kubectl_with_input(&[&same[..], flags].concat(), &changed)
-            .await?;
-        ensure!(
-            output.status.code() == Some(1)
-                && output.stdout.contains("+  - ") | output.stdout.contains("+    replicas: 2"),
-            "diff: {}{}",
-            output.stdout,
-            output.stderr
-        );
-    }
-    let live = scenario.get(namespace, "md/chat").await?;
-    ensure!(
-        live["spec"]["roles"][0]["replicas"] == 0,
-        "a diff wrote: {}",
-        live["spec"]
-    );
-    let served = scenario
-        .kubectl(&["api-resources", "--api-group=worker.gpustack.ai", "-o", "wide"])
-        .await?;
-    ensure!(served.contains("md") && !served.contains("error"), "{served}");
-    Ok(())
-}
-
 /// The objects under v1 as Kubernetes' conformance test of aggregated servers uses them: with a client that knows no type.
 fn api(scenario: &Scenario, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("worker.gpustack.ai", "v1", "ModelDeployment");
     Api::namespaced_with(scenario.cluster.client(), namespace, &ApiResource::from_gvk(&kind))
+}
+
+/// Reads `chat`, changes it and writes it back; again where somebody else was faster. Gives what was written and what came of it.
+async fn replace(
+    api: &Api<DynamicObject>,
+    change: impl Fn(&mut DynamicObject),
+) -> Result<(DynamicObject, DynamicObject), Failure> {
+    let started = tokio::time::Instant::now();
+    loop {
+        let mut live = api.get("chat").await?;
+        change(&mut live);
+        let replaced = api.replace("chat", &PostParams::default(), &live).await;
+        if !is_conflict(&replaced) || started.elapsed() > PATIENCE {
+            return Ok((live, replaced?));
+        }
+    }
+}
+
+fn is_conflict<T>(answer: &kube::Result<T>) -> bool {
+    matches!(answer, Err(kube::Error::Api(status)) if status.code == 409)
+}
+
+/// Reads `chat` with kubectl under v1, as whom `identity` says, and writes it back; again where somebody else was faster.
+async fn write_back(scenario: &Scenario, namespace: &str, identity: &[&str], flags: &[&str]) -> Outcome {
+    let read = ["get", V1, "chat", "-o", "json", "--namespace", namespace];
+    let write = ["replace", "--namespace", namespace, "-f", "-"];
+    let started = tokio::time::Instant::now();
+    loop {
+        let live = scenario.kubectl(&[&read[..], identity].concat()).await?;
+        let arguments = [&write[..], flags, identity].concat();
+        let output = scenario.cluster.kubectl_with_input(&arguments, &live).await?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let is_late = output.stderr.contains("the object has been modified") && started.elapsed() < PATIENCE;
+        ensure!(is_late, "kubectl {}: {}", arguments.join(" "), output.stderr);
+    }
 }
 
 fn typed(manifest: &str) -> Result<DynamicObject, Failure> {
@@ -401,25 +352,19 @@ async fn dynamic_clients_work_under_v1(scenario: Arc<Scenario>) -> Outcome {
         "{:?}",
         created.types
     );
-    let mut live = api.get("chat").await?;
+    let label = |object: &mut DynamicObject| {
+        object
+            .metadata
+            .labels
+            .get_or_insert_default()
+            .insert("one".into(), "1".into());
+    };
+    let (live, mut updated) = replace(&api, label).await?;
     ensure!(live.metadata.uid == created.metadata.uid, "another object");
-    live.metadata
-        .labels
-        .get_or_insert_default()
-        .insert("one".into(), "1".into());
-    let updated = api.replace("chat", &PostParams::default(), &live).await?;
     // Of an older resourceVersion it is a conflict.
-    live.metadata.resource_version = created.metadata.resource_version.clone();
-    live.metadata
-        .labels
-        .get_or_insert_default()
-        .insert("one".into(), "2".into());
-    let stale = api.replace("chat", &PostParams::default(), &live).await;
-    ensure!(
-        matches!(&stale, Err(kube::Error::Api(status)) if status.code == 409)
-            || updated.metadata.resource_version == created.metadata.resource_version,
-        "{stale:?}"
-    );
+    updated.metadata.resource_version = created.metadata.resource_version.clone();
+    let stale = api.replace("chat", &PostParams::default(), &updated).await;
+    ensure!(is_conflict(&stale), "{stale:?}");
     let patch =
         json!({"apiVersion": "worker.gpustack.ai/v1", "kind": "ModelDeployment", "metadata": {"labels": {"two": "2"}}});
     let patched = api
@@ -517,400 +462,5 @@ async fn a_watch_under_v1_tells_every_change(scenario: Arc<Scenario>) -> Outcome
         output.stdout,
         output.stderr
     );
-    Ok(())
-}
-
-/// Gives a user a role of these verbs on these resources of the group, in one namespace.
-async fn grant(
-    scenario: &Scenario,
-    namespace: &str,
-    subject: &str,
-    verbs: &str,
-    resources: &[&str],
-) -> Result<(), Failure> {
-    let name = format!("may-{}", verbs.replace(',', "-"));
-    let mut role = vec!["create", "role", &name, "--namespace", namespace];
-    let verbs = format!("--verb={verbs}");
-    let resources: Vec<String> = resources
-        .iter()
-        .map(|resource| format!("--resource={resource}"))
-        .collect();
-    role.push(&verbs);
-    role.extend(resources.iter().map(String::as_str));
-    scenario.kubectl(&role).await?;
-    let of = format!("--role={name}");
-    scenario
-        .kubectl(&["create", "rolebinding", &name, &of, subject, "--namespace", namespace])
-        .await?;
-    Ok(())
-}
-
-async fn rights_hold_under_v1(scenario: Arc<Scenario>) -> Outcome {
-    let namespace = &scenario.cluster.namespace("righta").await?;
-    let other = &scenario.cluster.namespace("rightb").await?;
-    scenario.apply(namespace, &vllm("chat", 0, "")).await?;
-    grant(
-        &scenario,
-        namespace,
-        "--user=meter",
-        "get",
-        &["modeldeployments.worker.gpustack.ai/metrics"],
-    )
-    .await?;
-    grant(
-        &scenario,
-        namespace,
-        "--user=maker",
-        "create,get",
-        &["modeldeployments.worker.gpustack.ai"],
-    )
-    .await?;
-    let chat = &format!("{V1}/chat");
-    let started = tokio::time::Instant::now();
-    // There are no Pods, so the metrics are a 503; who may not ask gets 403.
-    loop {
-        let said = scenario
-            .kubectl_refused(&["get", "--raw", &metrics_path(namespace, "chat"), "--as", "meter"])
-            .await?;
-        if !said.contains("orbidden") {
-            break;
-        }
-        ensure!(started.elapsed() < PATIENCE, "the metrics are refused: {said}");
-    }
-    for arguments in [
-        &["get", chat][..],
-        &["get", V1],
-        &["get", chat, "--subresource=status"],
-        &["delete", chat],
-    ] {
-        let said = scenario
-            .kubectl_refused(&[arguments, &["--namespace", namespace, "--as", "meter"]].concat())
-            .await?;
-        ensure!(said.contains("User \"meter\" cannot"), "{arguments:?}: {said}");
-    }
-    let manifest = v1(&vllm("made", 0, ""));
-    with_input(
-        &scenario,
-        &["create", "--namespace", namespace, "--as", "maker", "-f", "-"],
-        &manifest,
-    )
-    .await?;
-    let said = refused(
-        &scenario,
-        &["create", "--namespace", other, "--as", "maker", "-f", "-"],
-        &manifest,
-    )
-    .await?;
-    ensure!(said.contains("User \"maker\" cannot create resource"), "{said}");
-    // Nor by a body that says otherwise than the path.
-    let body = serde_json::to_string(&typed(
-        &manifest.replace("  name: made", &format!("  name: smuggled\n  namespace: {other}")),
-    )?)?;
-    let path = collection("v1", namespace);
-    let said = refused(
-        &scenario,
-        &["create", "--raw", &path, "--as", "maker", "-f", "-"],
-        &body,
-    )
-    .await?;
-    ensure!(said.contains("does not match the namespace"), "{said}");
-    let left = scenario
-        .kubectl(&["get", "md", "--namespace", other, "-o", "name"])
-        .await?;
-    ensure!(left.is_empty(), "{left}");
-    Ok(())
-}
-
-/// Every event of the audit log about ModelDeployments of a namespace in the stored version, as soon as one of `verb` by the
-/// impersonator for `user` is among them.
-async fn audited(
-    scenario: &Scenario,
-    namespace: &str,
-    user: &str,
-    verb: &str,
-    subresource: Option<&str>,
-) -> Result<Value, Failure> {
-    let started = tokio::time::Instant::now();
-    loop {
-        let log = std::fs::read_to_string(scenario.cluster.audit_log())?;
-        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let found = events
-            .filter(|event| {
-                let object = &event["objectRef"];
-                object["namespace"] == namespace
-                    && object["resource"] == "modeldeployments"
-                    && object["apiVersion"] == "v1alpha1"
-                    && object["subresource"].as_str() == subresource
-                    && event["verb"] == verb
-                    && event["impersonatedUser"]["username"] == user
-            })
-            .last();
-        if let Some(event) = found {
-            return Ok(event);
-        }
-        ensure!(started.elapsed() < PATIENCE, "the audit log has no {verb} by {user}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-async fn writes_under_v1_are_the_callers(scenario: Arc<Scenario>) -> Outcome {
-    let namespace = &scenario.cluster.namespace("callers").await?;
-    scenario
-        .kubectl(&["create", "serviceaccount", "robot", "--namespace", namespace])
-        .await?;
-    let all = "create,get,list,update,patch,delete,deletecollection";
-    let resources = [
-        "modeldeployments.worker.gpustack.ai",
-        "modeldeployments.worker.gpustack.ai/status",
-    ];
-    let robot = &format!("system:serviceaccount:{namespace}:robot");
-    grant(&scenario, namespace, "--group=writers", all, &resources).await?;
-    let binding = format!("--serviceaccount={namespace}:robot");
-    let role = format!("--role=may-{}", all.replace(',', "-"));
-    scenario
-        .kubectl(&[
-            "create",
-            "rolebinding",
-            "robot",
-            &role,
-            &binding,
-            "--namespace",
-            namespace,
-        ])
-        .await?;
-    let alice = [
-        "--as",
-        "alice",
-        "--as-group",
-        "writers",
-        "--as-group",
-        "more",
-        "--as-uid",
-        "42",
-    ];
-    for (user, identity, mode) in [
-        ("alice", &alice[..], "user-info"),
-        (robot, &["--as", robot], "serviceaccount"),
-    ] {
-        let on = |arguments: &[&'static str]| -> Vec<String> {
-            let all = arguments.iter().chain(identity).map(|argument| (*argument).to_owned());
-            all.chain(["--namespace".to_owned(), namespace.clone()]).collect()
-        };
-        let run = async |arguments: Vec<String>, input: &str| {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            with_input(&scenario, &arguments, input).await
-        };
-        let manifest = v1(&vllm("chat", 0, ""));
-        let started = tokio::time::Instant::now();
-        while let Err(failure) = run(on(&["create", "-f", "-"]), &manifest).await {
-            ensure!(started.elapsed() < PATIENCE, "{failure}");
-        }
-        let live = run(on(&["get", V1, "chat", "-o", "json"]), "").await?;
-        run(on(&["replace", "-f", "-"]), &live).await?;
-        run(
-            on(&[
-                "patch",
-                V1,
-                "chat",
-                "--type=merge",
-                "-p",
-                r#"{"metadata":{"labels":{"a":"b"}}}"#,
-            ]),
-            "",
-        )
-        .await?;
-        let live = run(on(&["get", V1, "chat", "-o", "json"]), "").await?;
-        run(on(&["replace", "--subresource=status", "-f", "-"]), &live).await?;
-        run(
-            on(&[
-                "patch",
-                V1,
-                "chat",
-                "--subresource=status",
-                "--type=merge",
-                "-p",
-                r#"{"status":{"endpoint":"http://x"}}"#,
-            ]),
-            "",
-        )
-        .await?;
-        run(on(&["delete", V1, "chat"]), "").await?;
-        run(on(&["create", "-f", "-"]), &manifest).await?;
-        let path = collection("v1", namespace);
-        let arguments = [&["delete", "--raw", &path][..], identity].concat();
-        with_input(&scenario, &arguments, "").await?;
-        for (verb, subresource) in [
-            ("create", None),
-            ("update", None),
-            ("patch", None),
-            ("update", Some("status")),
-            ("patch", Some("status")),
-            ("delete", None),
-            ("deletecollection", None),
-        ] {
-            let event = audited(&scenario, namespace, user, verb, subresource).await?;
-            ensure!(
-                event["user"]["username"]
-                    == format!("system:serviceaccount:{NAMESPACE}:{RELEASE}-impersonator").as_str()
-                    && event["authenticationMetadata"]["impersonationConstraint"]
-                        == format!("impersonate:{mode}").as_str(),
-                "{event}"
-            );
-            let groups = &event["impersonatedUser"]["groups"];
-            if user == "alice" {
-                ensure!(
-                    event["impersonatedUser"]["uid"] == "42"
-                        && *groups == json!(["writers", "more", "system:authenticated"]),
-                    "{event}"
-                );
-            } else {
-                ensure!(
-                    groups
-                        .to_string()
-                        .contains(&format!("system:serviceaccounts:{namespace}")),
-                    "{event}"
-                );
-            }
-        }
-    }
-    // And not one of them by the operator: it writes status here, and nothing else.
-    let log = std::fs::read_to_string(scenario.cluster.audit_log())?;
-    let operator = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
-    for event in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-        let object = &event["objectRef"];
-        let writes = !["get", "list", "watch"].iter().any(|verb| event["verb"] == *verb);
-        let own_status = event["verb"] == "patch" && object["subresource"] == "status";
-        ensure!(
-            !(event["user"]["username"] == operator.as_str()
-                && object["namespace"] == namespace.as_str()
-                && object["resource"] == "modeldeployments"
-                && writes
-                && !own_status),
-            "the operator wrote: {event}"
-        );
-    }
-    Ok(())
-}
-
-/// mckinsey/agents-at-scale-ark#2684, kubernetes/website#49369: no policy is asked about a request that is handed to an aggregated
-/// server, so it has to be asked behind it.
-async fn an_admission_policy_on_v1alpha1_meets_a_write_under_v1(scenario: Arc<Scenario>) -> Outcome {
-    let namespace = &scenario.cluster.namespace("policy").await?;
-    grant(
-        &scenario,
-        namespace,
-        "--user=carol",
-        "create,get",
-        &["modeldeployments.worker.gpustack.ai"],
-    )
-    .await?;
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": namespace},
-        "spec": {
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": ["worker.gpustack.ai"], "apiVersions": ["v1alpha1"], "operations": ["CREATE"], "resources": ["modeldeployments"],
-            }]},
-            "validations": [{"expression": "request.userInfo.username != 'carol'", "message": "carol makes nothing today"}],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": namespace},
-        "spec": {
-            "policyName": namespace, "validationActions": ["Deny"],
-            "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
-        },
-    });
-    for object in [policy, binding] {
-        scenario.apply("default", &object.to_string()).await?;
-    }
-    let manifest = v1(&vllm("chat", 0, ""));
-    let arguments = [
-        "create",
-        "--dry-run=server",
-        "--namespace",
-        namespace,
-        "-f",
-        "-",
-        "--as",
-    ];
-    let started = tokio::time::Instant::now();
-    loop {
-        let output = scenario
-            .cluster
-            .kubectl_with_input(&[&arguments[..], &["carol"]].concat(), &manifest)
-            .await?;
-        if output.stderr.contains("carol makes nothing today") {
-            break;
-        }
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "the policy was not met: {}{}",
-            output.stdout,
-            output.stderr
-        );
-    }
-    with_input(&scenario, &["create", "--namespace", namespace, "-f", "-"], &manifest).await?;
-    Ok(())
-}
-
-/// The first place where two values differ, and how.
-fn difference(own: &Value, other: &Value) -> Option<String> {
-    match (own, other) {
-        (Value::Object(own), Value::Object(other)) => {
-            let names: std::collections::BTreeSet<_> = own.keys().chain(other.keys()).collect();
-            names.into_iter().find_map(|name| {
-                let of = |members: &serde_json::Map<String, Value>| members.get(name).cloned().unwrap_or_default();
-                difference(&of(own), &of(other)).map(|difference| format!("/{name}{difference}"))
-            })
-        }
-        (own, other) => (own != other).then(|| format!(": {own}, and not {other}")),
-    }
-}
-
-/// What the API server itself publishes of the definition, in the version that it serves, is what we publish of ours.
-async fn the_openapi_of_v1_is_that_of_v1alpha1(scenario: Arc<Scenario>) -> Outcome {
-    let read = async |version: &str| -> Result<Value, Failure> {
-        let path = format!("/openapi/v3/apis/worker.gpustack.ai/{version}");
-        let text = published(&scenario, &["get", "--raw", &path]).await?;
-        Ok(serde_json::from_str(&text.replace("v1alpha1", "v1"))?)
-    };
-    let (own, stored) = (read("v1").await?, read("v1alpha1").await?);
-    let kind = "/components/schemas/ai.gpustack.worker.v1.ModelDeployment/properties";
-    for part in ["spec", "status"] {
-        let pointer = format!("{kind}/{part}");
-        let (own, stored) = own.pointer(&pointer).zip(stored.pointer(&pointer)).ok_or("no schema")?;
-        if let Some(difference) = difference(own, stored) {
-            return Err(format!("{part}{difference}").into());
-        }
-    }
-    for (path, item) in stored["paths"]
-        .as_object()
-        .ok_or("no paths")?
-        .iter()
-        .filter(|(path, _)| path.contains("modeldeployments"))
-    {
-        let mine = &own["paths"][path];
-        for (method, operation) in item
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(method, _)| *method != "parameters")
-        {
-            let names = |operation: &Value| -> Vec<String> {
-                let parameters = operation["parameters"].as_array().into_iter().flatten();
-                let mut names: Vec<String> = parameters.map(|parameter| parameter["name"].to_string()).collect();
-                names.sort();
-                names
-            };
-            let gvk = "x-kubernetes-group-version-kind";
-            ensure!(
-                mine[method][gvk] == operation[gvk]
-                    && mine[method]["x-kubernetes-action"] == operation["x-kubernetes-action"]
-                    && names(&mine[method]) == names(operation),
-                "{method} {path}: {}\n{operation}",
-                mine[method]
-            );
-        }
-    }
     Ok(())
 }

@@ -134,7 +134,6 @@ impl Attributes {
                 raw_selector: Some(raw),
                 requirements: None,
             }),
-            ..Default::default()
         }
     }
 }

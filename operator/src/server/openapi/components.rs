@@ -106,7 +106,8 @@ fn object_schema() -> Value {
     schema
 }
 
-/// A number or a text is so by an extension in a definition; the API server publishes it in plain OpenAPI too.
+/// As the API server publishes a definition: what may be a number or a text is said in plain OpenAPI too, and a whole number is written
+/// as one.
 fn spell_out(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -116,6 +117,12 @@ fn spell_out(schema: &mut Value) {
             members.values_mut().for_each(spell_out);
         }
         Value::Array(items) => items.iter_mut().for_each(spell_out),
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0);
+            if let Some(whole) = whole {
+                *number = (whole as i64).into();
+            }
+        }
         _ => {}
     }
 }

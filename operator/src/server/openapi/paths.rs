@@ -32,8 +32,9 @@ const FORCE: Parameter = (
     "Take over fields of other managers. For apply patches only.",
     "boolean",
 );
+const RESOURCE_VERSION: Parameter = ("resourceVersion", "How old an answer may be.", "string");
 const WRITING: [Parameter; 3] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
-const SELECTING: [Parameter; 8] = [
+const SELECTING: [Parameter; 9] = [
     ("continue", "Where an earlier list of the same kind ended.", "string"),
     ("fieldSelector", "Only objects with these fields.", "string"),
     ("labelSelector", "Only objects with these labels.", "string"),
@@ -42,9 +43,14 @@ const SELECTING: [Parameter; 8] = [
         "At most this many objects; the list says where to continue.",
         "integer",
     ),
-    ("resourceVersion", "How old an answer may be.", "string"),
+    RESOURCE_VERSION,
     ("resourceVersionMatch", "How resourceVersion is meant.", "string"),
     ("sendInitialEvents", "A watch begins with what is there.", "boolean"),
+    (
+        "shardSelector",
+        "Only a part of the objects, where the API server cuts them into parts.",
+        "string",
+    ),
     (
         "timeoutSeconds",
         "How long a list may take or a watch may last.",
@@ -137,7 +143,7 @@ pub(super) fn objects(mode: Mode, components: &mut Components) -> Map<String, Va
     let selecting: Vec<Parameter> = [&SELECTING[..], &WATCHING[..]].concat();
     let deleting: Vec<Parameter> = [&SELECTING[..], &DELETING[..]].concat();
     let patching: Vec<Parameter> = [&WRITING[..], &[FORCE]].concat();
-    let get = || operation("get", "get", "get", &[], None, &["200"], &object);
+    let get = || operation("get", "get", "get", &[RESOURCE_VERSION], None, &["200"], &object);
     let put = || {
         operation(
             "put",
@@ -284,6 +290,7 @@ impl Operation {
             ("405", "Method Not Allowed"),
             ("406", "Not Acceptable: only JSON is served"),
             ("410", "Gone: the resourceVersion is too old"),
+            ("422", "Unprocessable Entity: the object or a parameter is not valid"),
             ("429", "Too Many Requests"),
             ("500", "Internal Server Error"),
             ("503", "Service Unavailable"),
@@ -294,7 +301,6 @@ impl Operation {
                 ("409", "Conflict"),
                 ("413", "Request Entity Too Large"),
                 ("415", "Unsupported Media Type"),
-                ("422", "Unprocessable Entity: the object is not valid"),
             ]);
         }
         for (code, description) in refusals {
