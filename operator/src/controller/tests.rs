@@ -114,6 +114,7 @@ impl World {
             client: Client::new(service, "default"),
             cache: Arc::new(cache),
             memories: Arc::default(),
+            meters: Meters::default(),
             options,
         };
         Self {
@@ -311,4 +312,13 @@ async fn a_deployment_that_is_being_deleted_gets_no_object() {
         calls,
         ["PATCH /apis/worker.gpustack.ai/v1alpha1/namespaces/prod/modeldeployments/chat/status"]
     );
+}
+
+/// One ModelDeployment on which a pass panics must not end the process: the next leader's would end too, and the API with them.
+#[tokio::test]
+async fn a_pass_that_panics_is_a_failure_and_no_end() {
+    let panicked = held(async { panic!("no such role") }).await;
+    assert!(matches!(panicked, Err(PassError::Panicked)), "{panicked:?}");
+    let done = held(async { Ok(Action::await_change()) }).await;
+    assert_eq!(done.unwrap(), Action::await_change());
 }

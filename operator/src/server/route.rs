@@ -17,6 +17,7 @@ use super::authorization::Decision;
 use super::connection::Peer;
 use super::front_proxy::caller::Caller;
 use super::health::{self, Question};
+use super::meters::Unidentified;
 use super::query::Query;
 use super::response::{self, Body};
 use super::status::Failure;
@@ -168,14 +169,20 @@ impl State {
 
     fn identify(&self, peer: &Peer, request: &Parts) -> Option<Caller> {
         let Some(proxy) = self.published.load() else {
+            self.meters.unidentified(Unidentified::NotLoaded);
             tracing::debug!("nobody can be identified before the front proxy's configuration is loaded");
             return None;
         };
         if let Err(reason) = proxy.trusts(&peer.chain, UnixTime::now()) {
+            self.meters.unidentified(Unidentified::Untrusted(&reason));
             tracing::debug!(%reason, "a caller is not identified");
             return None;
         }
-        proxy.caller(&request.headers)
+        let caller = proxy.caller(&request.headers);
+        if caller.is_none() {
+            self.meters.unidentified(Unidentified::NoUser);
+        }
+        caller
     }
 
     async fn authorize(&self, caller: &Caller, attributes: &Attributes) -> Result<(), Failure> {

@@ -247,6 +247,14 @@ impl Api {
                 }
                 _ => refusal(409),
             },
+            (Method::DELETE, _) => match held {
+                None => refusal(404),
+                Some(held) if !holds(&body["preconditions"], &held["metadata"]) => refusal(409),
+                Some(held) => {
+                    self.delete(&path);
+                    reply(200, &held)
+                }
+            },
             _ => refusal(405),
         })
     }
@@ -281,6 +289,12 @@ impl Api {
         });
         Response::new(StreamBody::new(events.boxed()).boxed_unsync())
     }
+}
+
+/// Whether an object's metadata are as the preconditions of a deletion want them.
+fn holds(preconditions: &Value, metadata: &Value) -> bool {
+    let mut wanted = preconditions.as_object().into_iter().flatten();
+    wanted.all(|(name, value)| metadata[name] == *value)
 }
 
 fn split(path: &str) -> (String, String) {

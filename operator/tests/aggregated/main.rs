@@ -8,6 +8,8 @@ mod documents;
 mod identity;
 mod issued;
 mod leaving;
+mod limits;
 mod metrics;
+mod namespace;
 mod rights;
 mod stage;

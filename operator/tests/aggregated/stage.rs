@@ -116,9 +116,13 @@ impl Stage {
             shutdown_delay: Duration::ZERO,
         };
         let server = Server::new(config, api.client(), Arc::new(metrics.clone()), certificate);
+        let follower = tokio::spawn(server.follow_front_proxy());
         let serving = tokio::spawn({
             let shutdown = shutdown.clone();
-            async move { server.serve(socket, shutdown).await.unwrap() }
+            async move {
+                server.serve(socket, shutdown).await.unwrap();
+                follower.abort();
+            }
         });
         let caller = Caller {
             address,
