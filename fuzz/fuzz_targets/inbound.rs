@@ -9,7 +9,9 @@ use model_deployment_operator::server::objects::translate::{Inbound, inbound};
 fuzz_target!(|body: &[u8]| {
     use Inbound::*;
     for kind in [Object, YamlObject, MergePatch, JsonPatch, ApplyPatch, Untouched] {
-        let Ok(passed) = inbound(kind, Bytes::copy_from_slice(body)) else { continue };
+        let Ok(passed) = inbound(kind, Bytes::copy_from_slice(body)) else {
+            continue;
+        };
         // A name that is spelled with escapes is written plainly.
         if !body.contains(&b'\\') {
             assert_eq!(unversioned(&passed), unversioned(body), "{kind:?}");

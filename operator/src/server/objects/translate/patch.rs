@@ -14,7 +14,7 @@ pub fn rename(patch: &str) -> Result<Splices<'_>, Error> {
     let mut renaming = Renaming::to_stored(patch);
     for operation in json::elements(patch)? {
         let members = json::members(operation, &["op", "path", "value"])?;
-        // `remove` has no value; `move` and `copy` take one that is stored, and so has the right name.
+        // `remove` has no value; what `move` and `copy` take is the object's own, and so has the stored name.
         if !matches!(json::last(&members, "op").as_deref(), Some("add" | "replace" | "test")) {
             continue;
         }
