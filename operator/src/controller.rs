@@ -16,6 +16,7 @@ mod dereference;
 mod drift;
 mod events;
 mod memory;
+mod meters;
 mod refused;
 mod report;
 mod rollout;
@@ -26,11 +27,12 @@ mod validate;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::{Action, Config, applier};
 use kube::runtime::reflector::ObjectRef;
@@ -39,12 +41,15 @@ use model_deployment::index::Index;
 use model_deployment::pod::labels;
 use model_deployment::render::Defaults;
 use model_deployment_crds::ModelDeployment;
+use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
 use self::apply::{Applier, Outcome};
 use self::cache::{Cache, Signal};
 use self::memory::Memories;
+use self::meters::Meters;
 use self::refused::Blocked;
 
 /// The field manager of every write.
@@ -74,6 +79,7 @@ pub struct Controller {
     client: Client,
     cache: Arc<Cache>,
     memories: Arc<Memories>,
+    meters: Meters,
     options: Options,
 }
 
@@ -86,6 +92,9 @@ enum PassError {
     /// The status could not be written.
     #[error("cannot write the status: {}", refused::sentence(.0))]
     Status(kube::Error),
+    /// The pass panicked. The others go on: one ModelDeployment must not take the replicas down, one after the other.
+    #[error("the pass panicked")]
+    Panicked,
 }
 
 /// A controller, and the future that keeps it and `index` current: to be polled by every replica, for as long as it runs.
@@ -101,6 +110,7 @@ pub fn watch(
             client,
             cache,
             memories,
+            meters: Meters::default(),
             options,
         }),
         watches,
@@ -124,7 +134,7 @@ impl Controller {
                 .collect()
         };
         let passes = applier(
-            |object, controller: Arc<Self>| Box::pin(async move { controller.pass(&object).await }),
+            |object, controller: Arc<Self>| Box::pin(async move { controller.measured(&object).await }),
             |object, error: &PassError, controller: Arc<Self>| controller.retry(&object, error),
             self.clone(),
             store,
@@ -164,6 +174,19 @@ impl Controller {
                 }
             }
         })
+    }
+
+    /// Registers what the controller counts of itself.
+    pub fn register(&self, registry: &mut Registry) {
+        self.meters.register(registry);
+    }
+
+    /// One pass, counted.
+    async fn measured(&self, object: &ModelDeployment) -> Result<Action, PassError> {
+        let begun = Instant::now();
+        let passed = held(self.pass(object)).await;
+        self.meters.passed(&passed, begun.elapsed());
+        passed
     }
 
     /// One pass over one ModelDeployment.
@@ -230,6 +253,12 @@ impl Controller {
         );
         Action::requeue(pause)
     }
+}
+
+/// A pass whose panic is a failure of its own.
+async fn held(pass: impl Future<Output = Result<Action, PassError>>) -> Result<Action, PassError> {
+    let passed = AssertUnwindSafe(pass).catch_unwind().await;
+    passed.unwrap_or(Err(PassError::Panicked))
 }
 
 #[cfg(test)]

@@ -113,6 +113,7 @@ impl World {
             client: Client::new(service, "default"),
             cache: Arc::new(cache),
             memories,
+            meters: Meters::default(),
             options,
         };
         Self {
@@ -519,4 +520,13 @@ async fn a_deployment_that_is_being_deleted_gets_no_object() {
     object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
     let calls = world.pass(&object).await;
     assert_eq!(calls, [STATUS]);
+}
+
+/// One ModelDeployment on which a pass panics must not end the process: the next leader's would end too, and the API with them.
+#[tokio::test]
+async fn a_pass_that_panics_is_a_failure_and_no_end() {
+    let panicked = held(async { panic!("no such role") }).await;
+    assert!(matches!(panicked, Err(PassError::Panicked)), "{panicked:?}");
+    let done = held(async { Ok(Action::await_change()) }).await;
+    assert_eq!(done.unwrap(), Action::await_change());
 }
