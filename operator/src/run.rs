@@ -216,6 +216,10 @@ struct Reader {
 }
 
 impl Answers for Reader {
+    fn is_listed(&self) -> bool {
+        self.index.is_listed()
+    }
+
     fn answer<'a>(
         &'a self,
         namespace: &'a str,

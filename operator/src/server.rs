@@ -94,6 +94,7 @@ struct State {
     metrics_at_once: Semaphore,
     openapi: OpenApi,
     published: Published,
+    started: Instant,
 }
 
 impl Server {
@@ -109,6 +110,7 @@ impl Server {
             metrics_at_once: Semaphore::new(METRICS_AT_ONCE),
             openapi: OpenApi::of::<ModelDeploymentMetrics>(),
             published: Published::default(),
+            started: Instant::now(),
         };
         Server {
             config,
