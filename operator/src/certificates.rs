@@ -3,19 +3,22 @@
 //! Two Secrets are the truth: the leaf with the trusted authorities beside it, and the authority with its key. Every replica
 //! watches them and serves the leaf in force; the first replica creates what is not there; the leader renews, repairs, and tells
 //! the API server whom to trust (`caBundle` of the APIService). Where somebody else keeps the leaf's Secret (cert-manager, or a
-//! person), it is read and never written, and whom the API server trusts is their affair too. Knows nothing of what is served.
+//! person), it is read and never written, and whom the API server trusts is their affair too. Replicas know one another by
+//! certificates of the operator's own authority, whoever keeps the leaf. Knows nothing of what is served.
 
 mod bundle;
 mod issue;
 mod keeper;
 mod pair;
 mod plan;
+mod replica;
 mod secret;
 mod serving;
 
 use kube::Client;
 use tokio::sync::watch;
 
+pub use replica::{Credentials, NoReplica, ReplicaIdentity};
 pub use serving::ServingCertificate;
 
 /// Who keeps the serving certificate.
@@ -58,7 +61,15 @@ impl Config {
     }
 }
 
-/// Keeps `serving` loaded, and the certificates alive while `leading` says so. Never ends; nothing that goes wrong is fatal.
-pub async fn run(client: Client, config: Config, leading: watch::Receiver<bool>, serving: ServingCertificate) {
-    keeper::Keeper::new(client, config, leading, serving).run().await;
+/// Keeps `serving` and `identity` loaded, and the certificates alive while `leading` says so. Never ends; nothing that goes wrong is fatal.
+pub async fn run(
+    client: Client,
+    config: Config,
+    leading: watch::Receiver<bool>,
+    serving: ServingCertificate,
+    identity: ReplicaIdentity,
+) {
+    keeper::Keeper::new(client, config, leading, serving, identity)
+        .run()
+        .await;
 }

@@ -9,6 +9,7 @@ pub mod leader;
 pub mod manifest;
 pub mod namespace;
 pub mod render_command;
+pub mod replicas;
 mod schema;
 pub mod scrapes;
 pub mod server;

@@ -5,17 +5,14 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use kube::Client;
 use model_deployment::index::Index;
 use model_deployment::scrape::{self, Scraper, TrustError};
-use model_deployment::snapshot::{self, Snapshots};
-use model_deployment_crds::metrics::ModelDeploymentMetrics;
-use model_deployment_operator::certificates::{self, ServingCertificate};
+use model_deployment::snapshot::Snapshots;
+use model_deployment_operator::certificates::{self, ReplicaIdentity, ServingCertificate};
 use model_deployment_operator::controller;
 use model_deployment_operator::leader::Election;
-use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal};
+use model_deployment_operator::replicas::{Counts, Members, Reader};
 use model_deployment_operator::server::{self, Server, listener};
 use model_deployment_operator::{namespace, scrapes, telemetry};
 use thiserror::Error;
@@ -63,6 +60,9 @@ pub enum RunError {
     /// The TLS listener cannot be set up.
     #[error("cannot serve TLS")]
     Tls(#[source] rustls::Error),
+    /// Service and namespace make no name that a certificate could be for.
+    #[error("--service-name and --namespace make no DNS name")]
+    Name(#[source] rustls_pki_types::InvalidDnsNameError),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] io::Error),
@@ -93,6 +93,9 @@ pub async fn run(options: Run) -> Result<(), RunError> {
         move |namespace, name| index.deployment(namespace, name)
     });
     let certificate = ServingCertificate::default();
+    let identity = ReplicaIdentity::new(&options.service_name, &options.namespace).map_err(RunError::Name)?;
+    let (members, counts) = (Members::new(&options.pod_name), Counts::default());
+    let reader = Reader::new(index, snapshots, members.clone(), identity.clone(), counts.clone());
     let (leads, leading) = watch::channel(false);
     let certificates = certificates::Config {
         provider: options.certificate_provider,
@@ -112,7 +115,7 @@ pub async fn run(options: Run) -> Result<(), RunError> {
             shutdown_delay: options.shutdown_delay,
         },
         client.clone(),
-        Arc::new(Reader { index, snapshots }),
+        Arc::new(reader),
         certificate.clone(),
     );
     let election = Election::new(
@@ -128,6 +131,7 @@ pub async fn run(options: Run) -> Result<(), RunError> {
     });
 
     server.register(&mut registry);
+    counts.register(&mut registry);
     telemetry::gauge(
         &mut registry,
         "serving_certificate_expiry_timestamp_seconds",
@@ -142,7 +146,11 @@ pub async fn run(options: Run) -> Result<(), RunError> {
     background.spawn("the watches", watches);
     background.spawn(
         "the serving certificate",
-        certificates::run(client.clone(), certificates, leading, certificate),
+        certificates::run(client.clone(), certificates, leading, certificate, identity),
+    );
+    background.spawn(
+        "the list of ready replicas",
+        members.follow(client.clone(), options.namespace, options.service_name),
     );
     background.spawn("the front proxy's trust", server.follow_front_proxy());
     background.spawn("the guard of the namespace", namespace::guard(client, guarded));
@@ -207,41 +215,6 @@ fn scrape_config(options: &Run) -> Result<scrape::Config, RunError> {
         allow: options.scrape_allow_range.clone(),
         allow_host_network: options.scrape_allow_host_network,
     })
-}
-
-/// What the subresource asks: the index for the deployment, then its Pods.
-struct Reader {
-    index: Arc<Index>,
-    snapshots: Snapshots,
-}
-
-impl Answers for Reader {
-    fn is_listed(&self) -> bool {
-        self.index.is_listed()
-    }
-
-    fn answer<'a>(
-        &'a self,
-        namespace: &'a str,
-        name: &'a str,
-        query: MetricsQuery,
-    ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>> {
-        async move {
-            // An index that has not listed everything does not know what is absent.
-            if !self.index.is_listed() {
-                return Err(Refusal::NoAnswer(
-                    "the operator has just started and has not listed the Pods yet".into(),
-                ));
-            }
-            let deployment = self.index.deployment(namespace, name).ok_or(Refusal::NotFound)?;
-            let query = snapshot::Query { window: query.window };
-            self.snapshots
-                .answer(&deployment, query)
-                .await
-                .map_err(|refusal| Refusal::NoAnswer(refusal.to_string()))
-        }
-        .boxed()
-    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub use model_deployment_crds::{AGGREGATED_VERSION as VERSION, GROUP, PLURAL as 
 
 /// Group and version.
 pub const GROUP_VERSION: &str = "worker.gpustack.ai/v1";
+/// Paths that replicas ask each other at, outside of the API.
+pub const REPLICAS: &str = "/replicas/";
 /// Kind of the resource.
 pub const KIND: &str = "ModelDeployment";
 /// Kind of its `metrics` subresource.

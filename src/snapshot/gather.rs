@@ -77,8 +77,22 @@ impl Snapshots {
     ///
     /// Where no Pod contributed: see [`Refusal`].
     pub async fn answer(&self, deployment: &Deployment, query: Query) -> Result<ModelDeploymentMetrics, Refusal> {
-        let deadline = Instant::now() + limits::REQUEST - limits::ASSEMBLY;
-        let reads = self.gather(deployment, query, deadline).await;
+        self.answer_by(deployment, query, Instant::now() + limits::REQUEST)
+            .await
+    }
+
+    /// As [`Snapshots::answer`], by `end`: of a request for which some of its time has passed already.
+    ///
+    /// # Errors
+    ///
+    /// Where no Pod contributed: see [`Refusal`].
+    pub async fn answer_by(
+        &self,
+        deployment: &Deployment,
+        query: Query,
+        end: Instant,
+    ) -> Result<ModelDeploymentMetrics, Refusal> {
+        let reads = self.gather(deployment, query, end - limits::ASSEMBLY).await;
         let deployment = deployment.clone();
         let assembled = off_the_reactor(move || {
             let plan = Plan::new(&deployment);

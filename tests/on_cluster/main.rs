@@ -17,6 +17,7 @@ mod plugin;
 mod polling;
 mod prometheus;
 mod quantiles;
+mod replicas;
 mod request;
 mod resource;
 mod rollout;
@@ -57,6 +58,7 @@ fn tests() -> Vec<Test> {
         routers::tests(),
         rollout::tests(),
         windows::tests(),
+        replicas::tests(),
         idle::tests(),
         bodies::tests(),
         polling::tests(),
@@ -78,6 +80,7 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
     // Prometheus scrapes every Pod of the cluster, which other tests count.
     let alone = [
         edits::tests(),
+        replicas::alone(),
         prometheus::tests(),
         telemetry::tests(),
         draining::tests(),

@@ -17,8 +17,9 @@ use rustls_pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::pair::{Authority, Leaf};
+use super::pair::{Authority, Damage, Leaf};
 use super::plan::{Held, State, Step};
+use super::replica::{self, Own, ReplicaIdentity};
 use super::{Config, Provider, ServingCertificate, bundle, issue, plan, secret};
 
 /// Before a failed step is tried again: at first, and at most.
@@ -43,6 +44,8 @@ enum Failed {
     Api(#[from] kube::Error),
     #[error("the certificate could not be made")]
     Issue(#[from] rcgen::Error),
+    #[error("the authority that was made cannot be used")]
+    Made(#[from] Damage),
     #[error("there is no Service that a certificate could be for")]
     NoService,
 }
@@ -59,6 +62,11 @@ pub(super) struct Keeper {
     names: [String; 4],
     leading: watch::Receiver<bool>,
     serving: ServingCertificate,
+    identity: ReplicaIdentity,
+    /// What this replica shows to others.
+    own: Option<Own>,
+    /// The authority that was seen last, and since when.
+    seen: Option<(CertificateDer<'static>, Instant)>,
     secrets: Api<Secret>,
     services: Api<Service>,
     api_services: Api<APIService>,
@@ -76,6 +84,7 @@ impl Keeper {
         config: Config,
         leading: watch::Receiver<bool>,
         serving: ServingCertificate,
+        identity: ReplicaIdentity,
     ) -> Self {
         Keeper {
             names: config.names(),
@@ -85,6 +94,9 @@ impl Keeper {
             config,
             leading,
             serving,
+            identity,
+            own: None,
+            seen: None,
             authority: None,
             leaf: None,
             service: None,
@@ -96,7 +108,7 @@ impl Keeper {
         let mut seen = self.watch();
         let mut retry = RETRY;
         loop {
-            let early = self.serve();
+            let early = self.serve().into_iter().chain(self.introduce()).min();
             let wake = match self.act().await {
                 Ok(wake) => {
                     retry = RETRY;
@@ -193,6 +205,46 @@ impl Keeper {
         None
     }
 
+    /// Shows other replicas a certificate of this one's own, and believes them theirs. Where another is due later, says when.
+    fn introduce(&mut self) -> Option<Duration> {
+        let (Some((secret, _)), Some((kept, Held::Good(authority)))) = (&self.leaf, &self.authority) else {
+            return None;
+        };
+        let servers = secret::trusted(secret.as_ref());
+        // A Secret that is lost or damaged is about to be repaired: until then all goes on as it was.
+        if servers.is_empty() {
+            return None;
+        }
+        let mut believed = secret::trusted(kept.as_ref());
+        believed.push(authority.certificate.clone());
+        if self.config.provider == Provider::Operator {
+            believed.extend(servers.iter().cloned());
+        }
+        let seen = match self.seen.take() {
+            Some((certificate, since)) if certificate == authority.certificate => (certificate, since),
+            _ => (authority.certificate.clone(), Instant::now()),
+        };
+        let age = seen.1.elapsed();
+        self.seen = Some(seen);
+        let (own, now) = (self.own.as_ref(), Timestamp::now());
+        let wake = match replica::due(own, &authority.certificate, age, &believed, now) {
+            Some(Duration::ZERO) => {
+                match Own::issue(authority, &self.identity.client(), now) {
+                    Ok(own) => self.own = Some(own),
+                    Err(failed) => tracing::error!(
+                        error = &failed as &dyn std::error::Error,
+                        "this replica has nothing to show to others"
+                    ),
+                }
+                None
+            }
+            later => later,
+        };
+        let key = self.own.as_ref().map(|own| own.leaf.key.clone());
+        self.identity.swap(key, &believed, &servers);
+        wake
+    }
+
     /// Takes every step that is due, and says when to look again.
     async fn act(&mut self) -> Result<Duration, Failed> {
         // Three steps renew everything; more would be going round in a circle.
@@ -250,9 +302,18 @@ impl Keeper {
     }
 
     async fn make_authority(&mut self) -> Result<(), Failed> {
-        let issued = issue::authority(&self.config.service, Timestamp::now())?;
+        let now = Timestamp::now();
+        let issued = issue::authority(&self.config.service, now)?;
+        let own = Authority::read(&issued.certificate, &issued.key)?.certificate;
         let before = self.authority.as_ref().and_then(|(secret, _)| secret.clone());
-        let data = secret::content(before.as_ref(), Some(issued), None);
+        let mut trusted = secret::trusted(before.as_ref());
+        if let Some((_, Held::Good(old))) = &self.authority
+            && !trusted.contains(&old.certificate)
+        {
+            trusted.push(old.certificate.clone());
+        }
+        let trusted = plan::to_trust(&trusted, &own, now);
+        let data = secret::content(before.as_ref(), Some(issued), Some(&trusted));
         let stored = self.store(&self.config.authority_secret, before.as_ref(), data).await?;
         tracing::info!("an authority for the serving certificate was made");
         self.take_authority(Some(stored));

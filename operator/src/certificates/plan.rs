@@ -12,7 +12,7 @@ use super::pair::{self, Authority, Leaf, Validity};
 
 /// The API server must have been seen to trust a new authority for so long before a leaf comes from it: time enough for every
 /// instance of it to take the new bundle.
-const OVERLAP: Duration = Duration::from_secs(2 * 60);
+pub(super) const OVERLAP: Duration = Duration::from_secs(2 * 60);
 
 /// One Secret's content.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ pub(super) fn to_trust(
 }
 
 /// Two thirds through its life.
-fn renewal(validity: Validity) -> Timestamp {
+pub(super) fn renewal(validity: Validity) -> Timestamp {
     validity.from + life(validity) * 2 / 3
 }
 

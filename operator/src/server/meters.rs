@@ -155,6 +155,7 @@ impl Asked {
                 "openapi" => "openapi",
                 "version" => "version",
                 "healthz" | "livez" | "readyz" => "health",
+                "replicas" => "replicas",
                 _ => "other",
             },
         }
@@ -185,6 +186,7 @@ mod tests {
             ("GET", "/openapi/v3/apis/worker.gpustack.ai/v1?hash=1", "get", "openapi"),
             ("GET", "/version", "get", "version"),
             ("POST", "/version", "other", "version"),
+            ("GET", "/replicas/0.1.0/namespaces/a", "get", "replicas"),
             ("GET", "/../../etc/passwd", "get", "other"),
             ("BREW", "/coffee", "other", "other"),
             (

@@ -21,7 +21,7 @@ use super::meters::Unidentified;
 use super::query::Query;
 use super::response::{self, Body};
 use super::status::Failure;
-use super::{RESOURCE, State, metrics, version};
+use super::{REPLICAS, RESOURCE, State, metrics, version};
 
 /// No request is answered for longer, whatever it asks for: the API server gives up then.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -39,6 +39,8 @@ enum Route<'a> {
     OpenApiDocument,
     Version,
     Health(Question, Option<&'a str>),
+    /// For other replicas alone.
+    Replica(&'a str),
     Resource(ResourcePath<'a>),
     Nowhere,
 }
@@ -59,6 +61,9 @@ impl<'a> Route<'a> {
     fn deeper(path: &'a str) -> Option<Self> {
         if let Some(path) = path.strip_prefix("/apis/worker.gpustack.ai/v1/") {
             return ResourcePath::parse(path).map(Route::Resource);
+        }
+        if let Some(path) = path.strip_prefix(REPLICAS) {
+            return Some(Route::Replica(path));
         }
         let (first, check) = match path.strip_prefix('/')?.split_once('/') {
             Some((first, check)) => (first, Some(check)),
@@ -122,6 +127,7 @@ impl State {
                 };
                 question.answer(state, check, query).ok_or_else(Failure::not_served)
             }
+            Route::Replica(path) => self.answers.forwarded(&peer.chain, path, query).await,
             Route::Resource(_) | Route::Nowhere => Err(Failure::not_served()),
         }
     }

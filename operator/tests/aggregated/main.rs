@@ -11,5 +11,7 @@ mod leaving;
 mod limits;
 mod metrics;
 mod namespace;
+mod replica;
+mod replicas;
 mod rights;
 mod stage;
