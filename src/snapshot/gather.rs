@@ -18,9 +18,9 @@ use super::refusal::Refusal;
 use crate::exposition;
 use crate::fields::{self, Code};
 use crate::index::{Deployment, IndexedPod};
-use crate::pod::{Listener, Producer};
+use crate::pod::{Life, Listener, Producer};
 use crate::scrape::{Scraper, Target, Unread, limits};
-use crate::window::{Life, Sample, Store, Trail};
+use crate::window::{Sample, Store, Trail};
 
 /// How often state that nobody asks for is looked for.
 const FORGET: Duration = Duration::from_secs(60);
@@ -213,10 +213,7 @@ fn target(namespace: &str, pod: &IndexedPod, address: std::net::IpAddr, listener
 }
 
 fn life(pod: &IndexedPod) -> Life {
-    Life {
-        restart_count: pod.container.as_ref().map_or(0, |container| container.restart_count),
-        started_at: pod.container.as_ref().and_then(|container| container.started_at),
-    }
+    pod.life.unwrap_or_default()
 }
 
 /// Runs what takes CPU time on a thread that holds no fetch's deadline.

@@ -10,8 +10,12 @@ mod deployment;
 mod draining;
 mod edits;
 mod ending;
+mod generated;
+#[path = "../generator/mod.rs"]
+mod generator;
 mod idle;
 mod installation;
+mod obstacles;
 mod offline;
 mod plugin;
 mod polling;
@@ -64,6 +68,8 @@ fn tests() -> Vec<Test> {
         polling::tests(),
         crowd::tests(),
         quantiles::tests(),
+        obstacles::tests(),
+        generated::tests(),
     ]
     .concat()
 }
@@ -86,6 +92,7 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
         draining::tests(),
         serving::tests(),
         ending::tests(),
+        obstacles::alone(),
         installation::tests(),
     ]
     .concat();
