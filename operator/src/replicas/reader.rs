@@ -111,6 +111,10 @@ impl Reader {
 }
 
 impl Answers for Reader {
+    fn is_listed(&self) -> bool {
+        self.index.is_listed()
+    }
+
     fn answer<'a>(
         &'a self,
         namespace: &'a str,
