@@ -2,6 +2,7 @@
 
 mod captures;
 mod codes;
+mod deadlines;
 mod gauges;
 mod idle;
 mod magnitude;
