@@ -9,6 +9,7 @@ mod magnitude;
 mod polling;
 mod ranks;
 mod refusals;
+mod reports;
 mod rows;
 mod scene;
 mod windows;
