@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use model_deployment::index::{Container, Deployment, ExpectedRole, IndexedPod, Phase};
-use model_deployment::pod::{Endpoint, Facts, Listener, Member, Producer, Scheme};
+use model_deployment::index::{Deployment, ExpectedRole, IndexedPod, Phase};
+use model_deployment::pod::{Endpoint, Facts, Life, Listener, Member, Producer, Scheme};
 use model_deployment::scrape::{Config, Scraper};
 use model_deployment::snapshot::{Query, Refusal, Snapshots};
 use model_deployment_crds::role::RoleKind;
@@ -67,7 +67,7 @@ fn deployment(ports: &[u16]) -> Deployment {
         address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         contested: false,
         host_network: false,
-        container: Some(Container {
+        life: Some(Life {
             restart_count: 0,
             started_at: None,
         }),
@@ -210,7 +210,7 @@ async fn a_pod_whose_identity_changed_meanwhile_is_discarded() {
     let mut moved = before.clone();
     moved.pods[0].address = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
     let mut restarted = before.clone();
-    restarted.pods[0].container = Some(Container {
+    restarted.pods[0].life = Some(Life {
         restart_count: 1,
         started_at: None,
     });

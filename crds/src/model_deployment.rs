@@ -100,7 +100,13 @@ impl ModelDeploymentSpec {
 }
 
 /// The model to serve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(
+    validation = Rule::new("!self.name.startsWith('-')")
+        .message("spec.model.name cannot begin with '-': the engine would take it for an option"),
+    validation = Rule::new("!has(self.path) || !self.path.startsWith('-')")
+        .message("spec.model.path cannot begin with '-': the engine would take it for an option; write './-...' for a file of that name")
+)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
     /// Name under which the model is served.
@@ -167,7 +173,9 @@ pub enum KvCacheConnector {
 }
 
 /// A Mooncake store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = Rule::new("self.masterAddress.matches(':([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')")
+    .message("spec.kvCache.pool.masterAddress must end in a port from 1 to 65535"))]
 #[serde(rename_all = "camelCase")]
 pub struct Pool {
     /// Address of the store's master, `host:port`.

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use model_deployment::render::Defaults;
+use model_deployment_operator::certificates::Provider;
 use model_deployment_operator::format::Format;
 use model_deployment_operator::render_command::Output;
 use model_deployment_operator::server::metrics::{View, window};
@@ -158,13 +159,27 @@ pub struct Run {
         env = "MODEL_DEPLOYMENT_OPERATOR_SERVICE_NAME"
     )]
     pub service_name: String,
-    /// Secret that holds the serving certificate; the key of its authority is in the Secret `<name>-ca`.
+    /// Who keeps the serving certificate.
+    #[arg(
+        long,
+        default_value = "operator",
+        env = "MODEL_DEPLOYMENT_OPERATOR_CERTIFICATE_PROVIDER"
+    )]
+    pub certificate_provider: Provider,
+    /// Secret that holds the serving certificate.
     #[arg(
         long,
         default_value = "model-deployment-operator-certificate",
         env = "MODEL_DEPLOYMENT_OPERATOR_CERTIFICATE_SECRET"
     )]
     pub certificate_secret: String,
+    /// Secret that holds the operator's own certificate authority and its key.
+    #[arg(
+        long,
+        default_value = "model-deployment-operator-certificate-ca",
+        env = "MODEL_DEPLOYMENT_OPERATOR_AUTHORITY_SECRET"
+    )]
+    pub authority_secret: String,
     /// Lease by which one replica leads.
     #[arg(
         long,

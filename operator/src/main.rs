@@ -5,8 +5,9 @@ use std::future::Future;
 use std::process::ExitCode;
 
 mod arguments;
+mod background;
+mod log;
 mod run;
-mod telemetry;
 
 use arguments::{Arguments, Command, Render, Snapshot};
 use model_deployment_operator::console::{self, FAILED, REFUSED, fail};

@@ -74,8 +74,10 @@ pub fn read(file: &str) -> Result<ModelDeployment, ManifestError> {
 pub fn parse(text: &str) -> Result<ModelDeployment, ManifestError> {
     let documents = documents(text).map_err(ManifestError::Malformed)?;
     let [manifest] = <[Value; 1]>::try_from(documents).map_err(|documents| ManifestError::Count(documents.len()))?;
+    let manifest = with_whole_numbers(manifest);
     check_resource(&manifest)?;
     check_schema(&manifest)?;
+    check_namespace(&manifest)?;
     let deployment: ModelDeployment = serde_json::from_value(without_nulls(manifest)).map_err(ManifestError::Types)?;
     deployment.validate_cel().map_err(|errors| {
         // One sentence: the rules that follow are often broken by the same value.
@@ -131,6 +133,45 @@ fn check_schema(manifest: &Value) -> Result<(), SchemaError> {
         required.push("metadata".into());
     }
     schema::check(&schema, manifest, "")
+}
+
+/// The API server takes no object into a namespace that cannot exist.
+fn check_namespace(manifest: &Value) -> Result<(), SchemaError> {
+    let Some(namespace) = manifest.pointer("/metadata/namespace").and_then(Value::as_str) else {
+        return Ok(());
+    };
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let outer = |c: char| inner(c) && c != '-';
+    let label = namespace.len() <= 63
+        && namespace.chars().all(inner)
+        && namespace.starts_with(outer)
+        && namespace.ends_with(outer);
+    if label || namespace.is_empty() {
+        return Ok(());
+    }
+    Err(SchemaError {
+        path: "metadata.namespace".into(),
+        problem: format!("{namespace:?} is no name of a namespace (up to 63 lower-case letters, digits and '-')"),
+    })
+}
+
+/// `8000.0` is written as `8000` on its way to the API server, where every number without a fraction is a whole one.
+fn with_whole_numbers(value: Value) -> Value {
+    /// Beyond it not every whole number is a double.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole and exact")]
+            Some(double) if double.fract() == 0.0 && double.abs() <= EXACT => (double as i64).into(),
+            _ => Value::Number(number),
+        },
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, member)| (name, with_whole_numbers(member)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        scalar => scalar,
+    }
 }
 
 /// Null members are dropped, as the API server drops them.
@@ -198,6 +239,21 @@ mod tests {
     }
 
     #[test]
+    fn a_number_without_a_fraction_is_a_whole_one() {
+        let port = |port: &str| {
+            let spec = "model: {name: m}, engine: {name: vLLM, image: i}";
+            parse(&format!("{HEAD}spec: {{{spec}, roles: [{{name: a, port: {port}}}]}}"))
+        };
+        for spelled in ["8000", "8000.0", "8e3", "8.0e+3"] {
+            assert_eq!(port(spelled).unwrap().spec.roles[0].port, 8000, "{spelled}");
+        }
+        assert_eq!(
+            port("8000.5").unwrap_err().to_string(),
+            "spec.roles[0].port: must be of type integer, not number"
+        );
+    }
+
+    #[test]
     fn bad_input_gives_one_sentence() {
         let spec = |more: &str| format!("{HEAD}spec: {{model: {{name: m}}, engine: {{name: vLLM, image: i}}, {more}}}");
         let table = [
@@ -233,6 +289,26 @@ mod tests {
             (
                 spec("roles: [{name: a, shmSize: 16GB}]"),
                 r#"spec.roles[0].shmSize: "16GB" does not match ^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"#,
+            ),
+            (
+                spec("roles: [{name: a}]").replace("name: chat", "name: chat, namespace: Not_One"),
+                "metadata.namespace: \"Not_One\" is no name of a namespace (up to 63 lower-case letters, digits and '-')",
+            ),
+            (
+                spec("roles: [{name: a}], kvCache: {pool: {masterAddress: 'm:99999'}}"),
+                "spec.kvCache.pool.masterAddress must end in a port from 1 to 65535",
+            ),
+            (
+                spec("roles: [{name: a}], kvCache: {pool: {masterAddress: 'm:0'}}"),
+                "spec.kvCache.pool.masterAddress must end in a port from 1 to 65535",
+            ),
+            (
+                spec("roles: [{name: a}]").replace("{name: m}", "{name: --uds=x}"),
+                "spec.model.name cannot begin with '-': the engine would take it for an option",
+            ),
+            (
+                spec("roles: [{name: a}]").replace("{name: m}", "{name: m, path: -m}"),
+                "spec.model.path cannot begin with '-': the engine would take it for an option; write './-...' for a file of that name",
             ),
             (
                 spec("roles: [{name: router}]"),

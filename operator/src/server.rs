@@ -12,6 +12,7 @@ pub mod duration;
 pub mod front_proxy;
 pub mod health;
 pub mod listener;
+mod meters;
 pub mod metrics;
 pub mod negotiation;
 pub mod openapi;
@@ -22,27 +23,28 @@ pub mod status;
 pub mod tls;
 pub mod version;
 
-use std::collections::HashMap;
 use std::fmt::Write;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
-use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use sha2::{Digest, Sha512};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::ServingCertificate;
+use crate::crowd::{Crowd, Place};
 use authorization::Authorizer;
 use connection::Connections;
 use discovery::Discovery;
 use front_proxy::source::Published;
+use meters::{Asked, Meters};
 use metrics::Answers;
 use openapi::OpenApi;
 
@@ -50,6 +52,8 @@ pub use model_deployment_crds::{AGGREGATED_VERSION as VERSION, GROUP, PLURAL as 
 
 /// Group and version.
 pub const GROUP_VERSION: &str = "worker.gpustack.ai/v1";
+/// Paths that replicas ask each other at, outside of the API.
+pub const REPLICAS: &str = "/replicas/";
 /// Kind of the resource.
 pub const KIND: &str = "ModelDeployment";
 /// Kind of its `metrics` subresource.
@@ -88,6 +92,7 @@ struct State {
     certificate: ServingCertificate,
     discovery: Discovery,
     leaving: AtomicBool,
+    meters: Meters,
     metrics_at_once: Semaphore,
     openapi: OpenApi,
     published: Published,
@@ -102,6 +107,7 @@ impl Server {
             certificate,
             discovery: Discovery::new(),
             leaving: AtomicBool::new(false),
+            meters: Meters::default(),
             metrics_at_once: Semaphore::new(METRICS_AT_ONCE),
             openapi: OpenApi::of::<ModelDeploymentMetrics>(),
             published: Published::default(),
@@ -113,14 +119,22 @@ impl Server {
         }
     }
 
+    /// Registers what the server counts of itself.
+    pub fn register(&self, registry: &mut Registry) {
+        self.state.meters.register(registry);
+    }
+
+    /// Keeps current who may speak for a caller; until it first knows, nobody is identified. To be polled for as long as the server
+    /// serves; does not end.
+    pub fn follow_front_proxy(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (published, client) = (self.state.published.clone(), self.client.clone());
+        async move { published.follow(client).await }
+    }
+
     /// Serves until `shutdown`, then leaves: no longer ready, still serving for the delay; then no longer listening, open
     /// connections told to finish, and at last cut off.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), rustls::Error> {
         let connections = Connections::new(tls::config(self.state.certificate.clone())?);
-        let follower = tokio::spawn({
-            let (published, client) = (self.state.published.clone(), self.client.clone());
-            async move { published.follow(client).await }
-        });
         let state = self.state.clone();
         let stop = async {
             shutdown.cancelled().await;
@@ -136,7 +150,6 @@ impl Server {
             tracing::warn!("requests were still under way at the end of the grace period");
         }
         open.shutdown().await;
-        follower.abort();
         Ok(())
     }
 
@@ -147,7 +160,7 @@ impl Server {
         leaving: &CancellationToken,
         stop: impl Future<Output = ()>,
     ) -> JoinSet<()> {
-        let crowd = Crowd::default();
+        let crowd = Crowd::new(CONNECTIONS, CONNECTIONS_OF_ONE);
         let mut open = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -161,7 +174,10 @@ impl Server {
                     Some(place) => {
                         drop(open.spawn(self.connection(socket, connections.clone(), leaving.clone(), place)))
                     }
-                    None => tracing::warn!("too many connections, one is refused"),
+                    None => {
+                        self.state.meters.connection_refused();
+                        tracing::warn!("too many connections, one is refused");
+                    }
                 },
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -181,53 +197,17 @@ impl Server {
         let state = self.state.clone();
         async move {
             let _place = place;
+            let meters = state.meters.clone();
             let handle = move |peer, request| {
-                let state = state.clone();
-                async move { state.handle(peer, request).await }
+                let (state, asked, begun) = (state.clone(), Asked::of(&request), Instant::now());
+                async move {
+                    let response = state.handle(peer, request).await;
+                    state.meters.answered(asked, response.status(), begun.elapsed());
+                    response
+                }
             };
-            connections.serve(socket, leaving, handle).await;
-        }
-    }
-}
-
-/// Open connections by the address they come from.
-#[derive(Default, Clone)]
-struct Crowd(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// One connection's place among them, given back when it is dropped.
-struct Place {
-    crowd: Crowd,
-    address: IpAddr,
-}
-
-impl Crowd {
-    /// A place for one more from `address`, unless there are too many.
-    fn enter(&self, address: IpAddr) -> Option<Place> {
-        let mut counts = self.0.lock();
-        let all: usize = counts.values().sum();
-        let count = counts.entry(address).or_default();
-        if all >= CONNECTIONS || *count >= CONNECTIONS_OF_ONE {
-            if *count == 0 {
-                counts.remove(&address);
-            }
-            return None;
-        }
-        *count += 1;
-        drop(counts);
-        Some(Place {
-            crowd: self.clone(),
-            address,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.crowd.0.lock();
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
+            if connections.serve(socket, leaving, handle).await.is_err() {
+                meters.handshake_failed();
             }
         }
     }
@@ -241,24 +221,4 @@ fn hash(bytes: &[u8]) -> String {
             let _ = write!(text, "{byte:02x}");
             text
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_takes_not_every_place_and_gives_its_own_back() {
-        let crowd = Crowd::default();
-        let (one, other): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
-        let mut places: Vec<_> = (0..1024).map(|_| crowd.enter(one).unwrap()).collect();
-        assert!(crowd.enter(one).is_none());
-        places.extend((0..1024).map(|_| crowd.enter(other).unwrap()));
-        assert!(crowd.enter([192, 0, 2, 3].into()).is_none());
-        places.pop();
-        assert!(crowd.enter(one).is_none());
-        assert!(crowd.enter([192, 0, 2, 3].into()).is_some());
-        drop(places);
-        assert!(crowd.0.lock().is_empty());
-    }
 }

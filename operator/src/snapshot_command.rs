@@ -16,10 +16,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use model_deployment::pod::Life;
 use model_deployment::render::{Defaults, Refusal, render};
 use model_deployment::scrape::{self, TrustError};
 use model_deployment::snapshot::{Replayed, replay};
-use model_deployment::window::Life;
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use thiserror::Error;
 

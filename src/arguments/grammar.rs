@@ -63,16 +63,16 @@ impl Grammar {
             if argument == "--" {
                 break; // what follows is positional
             }
-            if !argument.starts_with('-') {
+            if !self.takes_for_option(argument) {
                 continue;
             }
             let (spelled, mut value) = match argument.split_once('=') {
                 Some((spelled, value)) => (spelled, Some(value.to_owned())),
                 None => (argument.as_str(), None),
             };
-            let dotted = self == Self::Vllm && spelled.contains('.');
+            let dotted = self.is_dotted(spelled);
             if value.is_none() {
-                value = rest.next_if(|next| dotted || !looks_like_an_option(next)).cloned();
+                value = rest.next_if(|next| dotted || !self.takes_for_option(next)).cloned();
             }
             if let Some(flag) = self.resolve(spelled) {
                 given.push(Given {
@@ -85,14 +85,40 @@ impl Grammar {
         given
     }
 
+    /// Whether the program takes `argument` for an option, known or not, and not for a value: `argparse` asks first whether it is one,
+    /// or begins one, and only then whether it is a negative number or has a space.
+    fn takes_for_option(self, argument: &str) -> bool {
+        if !argument.starts_with('-') || argument == "-" {
+            return false;
+        }
+        let spelled = argument.split('=').next().unwrap_or_default();
+        self.begins_option(&self.normal(spelled)) || !(is_negative_number(argument) || argument.contains(' '))
+    }
+
+    fn begins_option(self, name: &str) -> bool {
+        let mut from = self.spellings().range(name..);
+        from.next().is_some_and(|(spelling, _)| spelling.starts_with(name))
+    }
+
+    /// Whether it names a key within an option's value, which then follows as the next word whatever that is.
+    fn is_dotted(self, spelled: &str) -> bool {
+        self == Self::Vllm && spelled.starts_with("--") && spelled.contains('.')
+    }
+
+    /// An option's name as the program looks it up.
+    fn normal(self, spelled: &str) -> String {
+        match self {
+            Self::Vllm if self.is_dotted(spelled) => spelled.split('.').next().unwrap_or(spelled).replace('_', "-"),
+            Self::Vllm => spelled.replace('_', "-"),
+            Self::LlmD => format!("--{}", spelled.trim_start_matches('-')),
+            _ => spelled.to_owned(),
+        }
+    }
+
     /// The first name of the option that `spelled` means, if it means exactly one.
     fn resolve(self, spelled: &str) -> Option<&'static str> {
         let known = self.spellings();
-        let name = match self {
-            Self::Vllm => spelled.split('.').next().unwrap_or(spelled).replace('_', "-"),
-            Self::LlmD => format!("--{}", spelled.trim_start_matches('-')),
-            _ => spelled.to_owned(),
-        };
+        let name = self.normal(spelled);
         if let Some(first) = known.get(name.as_str()) {
             return Some(first);
         }
@@ -120,13 +146,15 @@ impl Grammar {
     }
 }
 
-/// Whether `argparse` takes `argument` for an option where a value is wanted: it begins with a dash, is not a negative number, and
-/// has no space.
-fn looks_like_an_option(argument: &str) -> bool {
-    let negative_number = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
+/// A negative number as `argparse` knows one: `-1`, `-.5`, `-1.5`, and not `-1e5`.
+fn is_negative_number(argument: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     argument
         .strip_prefix('-')
-        .is_some_and(|rest| !negative_number(rest) && !argument.contains(' '))
+        .is_some_and(|rest| match rest.split_once('.') {
+            Some((whole, fraction)) => (whole.is_empty() || digits(whole)) && digits(fraction),
+            None => digits(rest),
+        })
 }
 
 #[cfg(test)]
@@ -196,8 +224,32 @@ mod tests {
                 ("--headless --port 1", Some(("--headless", None))),
                 ("--unheard-of 5", None),
                 ("-- --port 1", None),
+                ("--port -- 1", Some(("--port", None))),
                 ("port 9000", None),
             ],
+        );
+    }
+
+    #[test]
+    fn an_option_with_a_space_in_its_value_is_not_the_value_of_the_switch_before_it() {
+        let line = [
+            "--enable-prefix-caching",
+            r#"--kv-transfer-config={"kv_connector": "X"}"#,
+            "--seed",
+            "-1 and more",
+        ];
+        let given: Vec<_> = Grammar::Vllm
+            .read(&line.map(str::to_owned))
+            .into_iter()
+            .map(|given| (given.flag, given.value))
+            .collect();
+        assert_eq!(
+            given,
+            [
+                ("--enable-prefix-caching", None),
+                ("--kv-transfer-config", Some(r#"{"kv_connector": "X"}"#.into())),
+                ("--seed", Some("-1 and more".into()))
+            ]
         );
     }
 

@@ -25,7 +25,7 @@ impl Owned {
 
 /// A user gave an option that the operator keeps for itself.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{spelled} is refused: {flag} {why}")]
+#[error("{spelled} is refused: {} {why}", if spelled == flag { "it" } else { flag })]
 pub struct OwnedFlag {
     /// As the user spelled it.
     pub spelled: String,

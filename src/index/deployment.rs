@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use jiff::Timestamp;
 use model_deployment_crds::role::RoleKind;
 
-use crate::pod::{Facts, Producer};
+use crate::pod::{Facts, Life, Producer};
 
 /// One ModelDeployment as the metrics side sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,8 +57,8 @@ pub struct IndexedPod {
     pub contested: bool,
     /// Whether it shares its node's network.
     pub host_network: bool,
-    /// The container that serves metrics, once it was seen running.
-    pub container: Option<Container>,
+    /// The life of the container that serves metrics, once that was seen running.
+    pub life: Option<Life>,
     /// What was rendered into it; none where the annotation is absent or does not hold against the Pod.
     pub facts: Option<Facts>,
 }
@@ -77,13 +76,4 @@ pub enum Phase {
     Failed,
     /// Not known.
     Unknown,
-}
-
-/// One life of a container: counters of another life are not comparable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Container {
-    /// Restarts so far.
-    pub restart_count: i32,
-    /// Start of this life.
-    pub started_at: Option<Timestamp>,
 }

@@ -23,9 +23,9 @@
 
 pub mod deployment;
 mod expected;
+mod named;
 mod observed;
 mod owner;
-mod place;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -38,13 +38,13 @@ use kube::runtime::watcher::Event;
 use model_deployment_crds::ModelDeployment;
 use parking_lot::RwLock;
 
-pub use deployment::{Container, Deployment, ExpectedRole, IndexedPod, Phase};
+pub use deployment::{Deployment, ExpectedRole, IndexedPod, Phase};
 pub use expected::expected;
-pub use place::{Place, place};
+pub use named::{Named, named};
+pub use owner::OwnerKind;
+pub use table::{Row, Table};
 
 use self::observed::Observed;
-use self::owner::OwnerKind;
-use self::table::{Row, Table};
 use crate::pod::Member;
 use crate::pod::labels::{COORDINATOR, ROUTER_ROLE};
 
@@ -109,13 +109,13 @@ impl Index {
                     .iter()
                     .filter(|role| role.kind.is_some())
                     .map(|role| role.role.as_str());
-                let place = place(name, roles, pod, row.value.named_role())?;
-                let member = if place.member == 0 {
+                let named = named(name, roles, pod, row.value.named_role())?;
+                let member = if named.member == 0 {
                     Member::Leader
                 } else {
                     Member::Follower
                 };
-                Some((place.member, indexed(pod, row, place.role, place.ordinal, Some(member))))
+                Some((named.member, indexed(pod, row, named.role, named.ordinal, Some(member))))
             })
             .collect();
         engines.sort_by_cached_key(|(member, pod)| (pod.role.clone(), pod.ordinal, *member, pod.name.clone()));
@@ -180,7 +180,7 @@ fn indexed(name: &str, row: &Row<Observed>, role: &str, ordinal: u32, member: Op
         address: observed.address,
         contested: false,
         host_network: observed.host_network,
-        container: facts.and(observed.container.clone()),
+        life: facts.and(observed.life),
         facts: facts.cloned(),
     }
 }

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use super::deployment::{Container, Phase};
+use super::deployment::Phase;
 use crate::pod::facts::METRICS_PATH;
-use crate::pod::{Endpoint, Facts, Listener, Member, NoEndpoint, annotations};
+use crate::pod::{Endpoint, Facts, Life, Listener, Member, NoEndpoint, annotations};
 
 /// What is kept of a live Pod.
 #[derive(Clone, Debug)]
@@ -15,8 +15,8 @@ pub(super) struct Observed {
     pub(super) terminating: bool,
     pub(super) address: Option<IpAddr>,
     pub(super) host_network: bool,
-    /// The container that serves the metrics of `facts`.
-    pub(super) container: Option<Container>,
+    /// Of the container that serves the metrics of `facts`.
+    pub(super) life: Option<Life>,
     /// As annotated and held against labels and ports; not yet against the Pod's name.
     facts: Option<Facts>,
 }
@@ -37,7 +37,7 @@ impl Observed {
             terminating: pod.metadata.deletion_timestamp.is_some(),
             address: status.and_then(|status| status.pod_ip.as_ref()?.parse().ok()),
             host_network: pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true)),
-            container: match facts.as_ref().map(|facts| &facts.endpoint) {
+            life: match facts.as_ref().map(|facts| &facts.endpoint) {
                 Some(Endpoint::Listener(listener)) => serving(pod, listener).and_then(life),
                 _ => None,
             },
@@ -89,11 +89,11 @@ fn serving<'a>(pod: &'a Pod, listener: &Listener) -> Option<&'a ContainerStatus>
 }
 
 /// This life of a container, once it was seen running.
-fn life(status: &ContainerStatus) -> Option<Container> {
+fn life(status: &ContainerStatus) -> Option<Life> {
     let states = [&status.state, &status.last_state].map(Option::as_ref);
     let running = states[0].and_then(|state| state.running.as_ref());
     let ended = states.into_iter().flatten().any(|state| state.terminated.is_some());
-    (running.is_some() || ended).then(|| Container {
+    (running.is_some() || ended).then(|| Life {
         restart_count: status.restart_count,
         started_at: running
             .and_then(|running| running.started_at.as_ref())

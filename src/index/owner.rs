@@ -5,9 +5,12 @@ use model_deployment_crds::GROUP;
 
 /// A kind whose objects control others here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OwnerKind {
+pub enum OwnerKind {
+    /// Of an engine Pod and of every other object that is rendered.
     ModelDeployment,
+    /// Of a router's ReplicaSets.
     Deployment,
+    /// Of a router's Pods.
     ReplicaSet,
 }
 

@@ -9,19 +9,21 @@ use kube::runtime::watcher::Event;
 use super::owner::{Owner, OwnerKind};
 
 /// Namespace and name.
-pub(super) type Key = (String, String);
+pub type Key = (String, String);
 
 /// What is kept of one object.
 #[derive(Clone, Debug)]
-pub(super) struct Row<T> {
-    pub(super) uid: String,
-    pub(super) owner: Option<Owner>,
-    pub(super) value: T,
+pub struct Row<T> {
+    /// Its UID.
+    pub uid: String,
+    owner: Option<Owner>,
+    /// What of it was worth keeping.
+    pub value: T,
 }
 
 /// The rows of one kind. A relist is gathered aside and swapped in whole, so that a reader never sees half of it.
 #[derive(Debug)]
-pub(super) struct Table<T> {
+pub struct Table<T> {
     rows: HashMap<Key, Row<T>>,
     owned: HashMap<String, HashSet<Key>>,
     relist: HashMap<Key, Row<T>>,
@@ -41,7 +43,7 @@ impl<T> Default for Table<T> {
 
 impl<T> Table<T> {
     /// Takes one watch event in; `keep` says what of the object is worth keeping.
-    pub(super) fn apply<K: Resource>(&mut self, event: &Event<K>, keep: impl Fn(&K) -> T) {
+    pub fn apply<K: Resource>(&mut self, event: &Event<K>, keep: impl Fn(&K) -> T) {
         match event {
             Event::Apply(object) => {
                 if let Some((key, row)) = row(object, &keep) {
@@ -68,22 +70,22 @@ impl<T> Table<T> {
     }
 
     /// Whether the kind was listed whole at least once.
-    pub(super) fn is_listed(&self) -> bool {
+    pub fn is_listed(&self) -> bool {
         self.listed
     }
 
     /// The row of that name.
-    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Row<T>> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Row<T>> {
         self.rows.get(&(namespace.to_owned(), name.to_owned()))
     }
 
     /// Every row.
-    pub(super) fn rows(&self) -> impl Iterator<Item = &Row<T>> {
+    pub fn rows(&self) -> impl Iterator<Item = &Row<T>> {
         self.rows.values()
     }
 
     /// Names and rows of `namespace` whose controller is the object `uid` of `kind`.
-    pub(super) fn owned_by<'a>(
+    pub fn owned_by<'a>(
         &'a self,
         namespace: &'a str,
         kind: OwnerKind,

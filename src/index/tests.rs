@@ -2,7 +2,7 @@ use k8s_openapi::api::apps::v1::{Deployment as Workload, ReplicaSet};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pod::labels;
+use crate::pod::{Life, labels};
 
 const MD_UID: &str = "md-1";
 
@@ -134,8 +134,8 @@ fn an_engine_pod_is_found_by_its_controller_with_the_life_of_its_serving_contain
     assert_eq!(found.address, Some("10.244.0.7".parse().unwrap()));
     let started_at = Some("2026-11-30T12:00:00Z".parse().unwrap());
     assert_eq!(
-        found.container,
-        Some(Container {
+        found.life,
+        Some(Life {
             restart_count: 2,
             started_at
         })
@@ -230,7 +230,7 @@ fn facts_that_do_not_hold_are_not_told() {
     let told: Vec<_> = answer(&index)
         .pods
         .into_iter()
-        .map(|pod| (pod.name, pod.facts, pod.container))
+        .map(|pod| (pod.name, pod.facts, pod.life))
         .collect();
     let untold: Vec<_> = (0..5)
         .map(|ordinal| (format!("chat-server-{ordinal}"), None, None))
@@ -260,10 +260,10 @@ fn pods_are_in_order_of_role_ordinal_and_member() {
 #[test]
 fn where_two_roles_read_one_name_the_pod_says_which() {
     let roles = ["a", "a-0"];
-    let of = |hint| place("md", roles, "md-a-0-1", hint);
+    let of = |hint| named("md", roles, "md-a-0-1", hint);
     assert_eq!(
         of(Some("a")),
-        Some(Place {
+        Some(Named {
             role: "a",
             ordinal: 0,
             member: 1
@@ -271,7 +271,7 @@ fn where_two_roles_read_one_name_the_pod_says_which() {
     );
     assert_eq!(
         of(Some("a-0")),
-        Some(Place {
+        Some(Named {
             role: "a-0",
             ordinal: 1,
             member: 0
@@ -279,7 +279,7 @@ fn where_two_roles_read_one_name_the_pod_says_which() {
     );
     assert_eq!(
         of(None),
-        Some(Place {
+        Some(Named {
             role: "a",
             ordinal: 0,
             member: 1

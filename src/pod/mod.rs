@@ -4,5 +4,7 @@
 pub mod annotations;
 pub mod facts;
 pub mod labels;
+mod life;
 
 pub use facts::{Endpoint, Facts, Listener, Member, NoEndpoint, Producer, Scheme, TracksLoad};
+pub use life::Life;

@@ -1,5 +1,7 @@
 //! The Pods of an engine role: one template for leaders, one for followers, and the Pod of a position.
 
+use std::path::{Component, Path, PathBuf};
+
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, HTTPGetAction,
     LocalObjectReference, ObjectFieldSelector, Pod, PodSpec, Probe, TCPSocketAction, Volume, VolumeMount,
@@ -10,7 +12,7 @@ use model_deployment_crds::role::{ImagePullPolicy, Role};
 
 use super::engine::{Engine, STORE_CLIENT_FILE, STORE_CLIENT_FOLDER};
 use super::setting::Setting;
-use super::{Refusal, environment, ports, proxy, security};
+use super::{Refusal, environment, ports, proxy, quantity, security};
 use crate::pod::labels::{self, Map, Position};
 use crate::pod::{Member, annotations};
 
@@ -280,11 +282,17 @@ fn check_volumes(role: &Role, engine: &Engine) -> Result<(), Refusal> {
             name: volume.name.clone(),
         });
     }
+    if quantity::whole(&role.shm_size).is_none() {
+        return Err(Refusal::ShmSize {
+            role: role_name(),
+            value: role.shm_size.0.clone(),
+        });
+    }
     for mount in &role.volume_mounts {
-        let path = mount.mount_path.trim_end_matches('/');
-        let way_out = match path {
-            SHM_PATH => "set shmSize instead",
-            STORE_CLIENT_FOLDER if engine.store_client.is_some() => "mount elsewhere",
+        let path = cleaned(&mount.mount_path);
+        let way_out = match path.as_path() {
+            path if path == Path::new(SHM_PATH) => "set shmSize instead",
+            path if engine.store_client.is_some() && path.starts_with(STORE_CLIENT_FOLDER) => "mount elsewhere",
             _ if role.volumes.iter().all(|volume| volume.name != mount.name) => {
                 let (path, name) = (mount.mount_path.clone(), mount.name.clone());
                 return Err(Refusal::MountWithoutVolume {
@@ -302,6 +310,19 @@ fn check_volumes(role: &Role, engine: &Engine) -> Result<(), Refusal> {
         });
     }
     Ok(())
+}
+
+/// A path as the container runtime sees it: from the root, and each step taken.
+fn cleaned(path: &str) -> PathBuf {
+    let mut cleaned = PathBuf::from("/");
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => cleaned.push(name),
+            Component::ParentDir => drop(cleaned.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    cleaned
 }
 
 /// Kubernetes tells an absent list from an empty one.

@@ -137,6 +137,14 @@ pub enum Refusal {
         /// The volume.
         name: String,
     },
+    /// The size of the shared memory says nothing.
+    #[error("spec.roles[{role}].shmSize: {value:?} is not a quantity of bytes; write one such as 16Gi")]
+    ShmSize {
+        /// The role.
+        role: String,
+        /// As given.
+        value: String,
+    },
     /// The host tier's size says nothing.
     #[error(
         "spec.kvCache.hostMemory: {value:?} is not a quantity of at least one byte; write one such as 64Gi, in a new ModelDeployment"

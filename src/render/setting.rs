@@ -60,7 +60,11 @@ impl<'a> Setting<'a> {
                 block_owner_deletion: Some(true),
             },
             name,
-            namespace: metadata.namespace.clone().unwrap_or_else(|| "default".into()),
+            namespace: metadata
+                .namespace
+                .clone()
+                .filter(|namespace| !namespace.is_empty())
+                .unwrap_or_else(|| "default".into()),
             spec,
             defaults,
             paired,

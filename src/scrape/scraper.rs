@@ -1,5 +1,8 @@
 //! The reader of Pods: what it may read and whom it trusts, and one fetch under its deadline.
 
+use std::fmt;
+use std::time::Duration;
+
 use ipnet::IpNet;
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
@@ -20,12 +23,21 @@ pub struct Config {
     pub allow_host_network: bool,
 }
 
+/// Told of each read: why it failed, where it did, and how long it took.
+type Observer = dyn Fn(Option<Unread>, Duration) + Send + Sync;
+
 /// Reads Pods.
-#[derive(Debug)]
 pub struct Scraper {
     allow: Vec<IpNet>,
     allow_host_network: bool,
     tls: ClientConfig,
+    observer: Box<Observer>,
+}
+
+impl fmt::Debug for Scraper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scraper").finish_non_exhaustive()
+    }
 }
 
 impl Scraper {
@@ -40,13 +52,23 @@ impl Scraper {
             allow: config.allow,
             allow_host_network: config.allow_host_network,
             tls,
+            observer: Box::new(|_, _| {}),
         })
+    }
+
+    /// Has `observer` told of each read that ended.
+    pub fn observed(self, observer: impl Fn(Option<Unread>, Duration) + Send + Sync + 'static) -> Self {
+        Self {
+            observer: Box::new(observer),
+            ..self
+        }
     }
 
     /// Reads one Pod: one GET over a connection of its own, done within [`limits::FETCH`] and before `deadline`. Dropping the future
     /// closes the connection.
     pub async fn get(&self, target: Target, deadline: Instant) -> Reading {
         let mut sent = Moment::now();
+        let begun = sent.monotonic;
         let end = deadline.min(sent.monotonic + limits::FETCH);
         let body = if self.is_denied(&target) {
             Err(Unread::AddressDenied)
@@ -57,6 +79,7 @@ impl Scraper {
                 .await
                 .unwrap_or(Err(Unread::Timeout))
         };
+        (self.observer)(body.as_ref().err().copied(), begun.elapsed());
         Reading {
             target,
             observed_at: sent.wall,

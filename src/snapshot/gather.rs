@@ -18,9 +18,9 @@ use super::refusal::Refusal;
 use crate::exposition;
 use crate::fields::{self, Code};
 use crate::index::{Deployment, IndexedPod};
-use crate::pod::{Listener, Producer};
+use crate::pod::{Life, Listener, Producer};
 use crate::scrape::{Fetch, Scraper, Target, Unread, limits};
-use crate::window::{Life, Sample, Store, Trail};
+use crate::window::{Sample, Store, Trail};
 
 /// How often state that nobody asks for is looked for.
 const FORGET: Duration = Duration::from_secs(60);
@@ -77,8 +77,22 @@ impl<S: Fetch> Snapshots<S> {
     ///
     /// Where no Pod contributed: see [`Refusal`].
     pub async fn answer(&self, deployment: &Deployment, query: Query) -> Result<ModelDeploymentMetrics, Refusal> {
-        let deadline = Instant::now() + limits::REQUEST - limits::ASSEMBLY;
-        let reads = self.gather(deployment, query, deadline).await;
+        self.answer_by(deployment, query, Instant::now() + limits::REQUEST)
+            .await
+    }
+
+    /// As [`Snapshots::answer`], by `end`: of a request for which some of its time has passed already.
+    ///
+    /// # Errors
+    ///
+    /// Where no Pod contributed: see [`Refusal`].
+    pub async fn answer_by(
+        &self,
+        deployment: &Deployment,
+        query: Query,
+        end: Instant,
+    ) -> Result<ModelDeploymentMetrics, Refusal> {
+        let reads = self.gather(deployment, query, end - limits::ASSEMBLY).await;
         let deployment = deployment.clone();
         let assembled = off_the_reactor(move || {
             let plan = Plan::new(&deployment);
@@ -199,10 +213,7 @@ fn target(namespace: &str, pod: &IndexedPod, address: std::net::IpAddr, listener
 }
 
 fn life(pod: &IndexedPod) -> Life {
-    Life {
-        restart_count: pod.container.as_ref().map_or(0, |container| container.restart_count),
-        started_at: pod.container.as_ref().and_then(|container| container.started_at),
-    }
+    pod.life.unwrap_or_default()
 }
 
 /// Runs what takes CPU time on a thread that holds no fetch's deadline.

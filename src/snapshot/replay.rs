@@ -16,8 +16,9 @@ use super::refusal::Refusal;
 use crate::exposition;
 use crate::fields::{self, Code};
 use crate::index::{Deployment, IndexedPod, Phase};
+use crate::pod::Life;
 use crate::scrape::{Unread, Unreadable, limits, whole_microseconds};
-use crate::window::{self, History, Life, Sample, Trail};
+use crate::window::{self, History, Sample, Trail};
 
 /// Later readings count as made then: no window is longer than five minutes, and clocks end somewhere.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

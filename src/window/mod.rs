@@ -23,6 +23,6 @@ pub use delta::{Increase, Restarted};
 pub use history::History;
 pub use layout::{HistogramIncrease, total};
 pub use quantile::quantiles;
-pub use sample::{Life, Sample, State};
+pub use sample::{Sample, State};
 pub use store::{KEPT, Store};
 pub use trail::{Baseline, NoBaseline, Trail};

@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::history::History;
-use super::sample::{Life, Sample};
+use super::sample::Sample;
 use super::trail::Trail;
+use crate::pod::Life;
 
 /// A sample younger than this is reused, and a Pod is not asked again: reading is load on the serving loop.
 const FRESH: Duration = Duration::from_secs(1);

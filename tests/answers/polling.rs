@@ -7,8 +7,8 @@ use futures::future::join;
 use jiff::{SignedDuration, Timestamp};
 use model_deployment::exposition;
 use model_deployment::fields::wanted;
-use model_deployment::pod::Producer;
-use model_deployment::window::{History, Increase, Life, NoBaseline, Sample, Store, Trail};
+use model_deployment::pod::{Life, Producer};
+use model_deployment::window::{History, Increase, NoBaseline, Sample, Store, Trail};
 use tokio::time::{Instant, advance, sleep};
 
 const REQUESTS: &str = "vllm_router_requests_total";

@@ -6,9 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use model_deployment::index::{Deployment, ExpectedRole, IndexedPod, Phase};
-use model_deployment::pod::{Endpoint, Facts, Listener, Member, Producer, Scheme};
+use model_deployment::pod::{Endpoint, Facts, Life, Listener, Member, Producer, Scheme};
 use model_deployment::snapshot::{Refusal, Replayed, replay};
-use model_deployment::window::Life;
 use model_deployment_crds::metrics::{CacheHit, Gauge, Missing, ModelDeploymentMetrics, Windowed};
 use model_deployment_crds::role::RoleKind;
 
@@ -137,7 +136,7 @@ impl Scene {
                 address: Some(IpAddr::V4(Ipv4Addr::new(10, 1, (place >> 8) as u8, place as u8))),
                 contested: false,
                 host_network: false,
-                container: None,
+                life: None,
                 facts: Some(facts),
             });
         }

@@ -188,6 +188,18 @@ async fn scale_up_and_down_leaves_other_pods_alone(scenario: Arc<Scenario>) -> O
 
     scenario.apply(namespace, &vllm("chat", 0, "")).await?;
     scenario.wait(namespace, "delete", "pod/chat-server-0").await?;
+    // As a Deployment of no replicas is.
+    scenario
+        .wait(namespace, "jsonpath={.status.roleSummary}=0S", "md/chat")
+        .await?;
+    let md = scenario.get(namespace, "md/chat").await?;
+    let available = md["status"]["conditions"].as_array().into_iter().flatten();
+    let available = available.clone().find(|condition| condition["type"] == "Available");
+    ensure!(
+        md["status"]["phase"] == "Ready" && available.is_some_and(|condition| condition["status"] == "True"),
+        "scaled to zero it is {}",
+        md["status"]
+    );
     Ok(())
 }
 

@@ -7,21 +7,30 @@ mod answer;
 mod bodies;
 mod crowd;
 mod deployment;
+mod draining;
 mod edits;
+mod ending;
+mod generated;
+#[path = "../generator/mod.rs"]
+mod generator;
 mod idle;
 mod installation;
+mod obstacles;
 mod offline;
 mod plugin;
 mod polling;
 mod prometheus;
 mod quantiles;
+mod replicas;
 mod request;
 mod resource;
 mod rollout;
 mod routers;
 mod scenario;
+mod serving;
 mod straight;
 mod subresource;
+mod telemetry;
 mod windows;
 
 use std::process::ExitCode;
@@ -53,11 +62,14 @@ fn tests() -> Vec<Test> {
         routers::tests(),
         rollout::tests(),
         windows::tests(),
+        replicas::tests(),
         idle::tests(),
         bodies::tests(),
         polling::tests(),
         crowd::tests(),
         quantiles::tests(),
+        obstacles::tests(),
+        generated::tests(),
     ]
     .concat()
 }
@@ -72,12 +84,25 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
         }
     };
     // Prometheus scrapes every Pod of the cluster, which other tests count.
-    let alone = [edits::tests(), prometheus::tests(), installation::tests()].concat();
-    let phases = [(tests(), None), (alone, Some(1))];
+    let alone = [
+        edits::tests(),
+        replicas::alone(),
+        prometheus::tests(),
+        telemetry::tests(),
+        draining::tests(),
+        serving::tests(),
+        ending::tests(),
+        obstacles::alone(),
+        installation::tests(),
+    ]
+    .concat();
+    // Beside each other they mostly wait for the cluster: two a core.
+    let beside = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let phases = [(tests(), arguments.test_threads.unwrap_or(beside)), (alone, 1)];
     let mut passed = true;
     for (tests, threads) in phases {
         let mut arguments = arguments.clone();
-        arguments.test_threads = threads.or(arguments.test_threads);
+        arguments.test_threads = Some(threads);
         let trials = trials(&tests, Some(&scenario));
         let conclusion = tokio::task::spawn_blocking(move || libtest_mimic::run(&arguments, trials)).await;
         passed &= conclusion.is_ok_and(|conclusion: Conclusion| !conclusion.has_failed());

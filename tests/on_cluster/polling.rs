@@ -1,6 +1,5 @@
 //! Two clients that poll one deployment side by side, through the aggregator.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,19 +72,13 @@ async fn two_clients_side_by_side_get_whole_windows_and_load_a_pod_once_a_second
             }
         }
     }
-    // Each replica of the operator keeps samples of its own and so asks for itself.
-    let mut reads: BTreeMap<_, Vec<Instant>> = BTreeMap::new();
-    for scrape in engine.scrapes() {
-        reads.entry(scrape.from).or_default().push(scrape.at);
-    }
-    ensure!(reads.len() <= 2, "more than the two replicas read the Pod: {reads:?}");
-    for (replica, times) in reads {
-        let span = times[times.len() - 1].duration_since(times[0]);
-        ensure!(
-            times.len() as f64 <= span.as_secs_f64() + 2.0,
-            "{replica} read {} times in {span:?}",
-            times.len()
-        );
-    }
+    // Whichever of the operator's replicas was asked, one of them read.
+    let times: Vec<Instant> = engine.scrapes().iter().map(|scrape| scrape.at).collect();
+    let span = times[times.len() - 1].duration_since(times[0]);
+    ensure!(
+        times.len() as f64 <= span.as_secs_f64() + 2.0,
+        "read {} times in {span:?}",
+        times.len()
+    );
     Ok(())
 }

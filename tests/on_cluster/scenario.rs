@@ -55,6 +55,8 @@ pub(crate) use ensure;
 pub const RELEASE: &str = "model-deployment-operator";
 /// Namespace of the installed chart.
 pub const NAMESPACE: &str = "model-deployment-operator-system";
+/// The APIService, as kubectl names it.
+pub const API_SERVICE: &str = "apiservice/v1.worker.gpustack.ai";
 /// Longest that anything on the cluster is waited for. Two busy cores are slow; nothing is asserted of it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -68,26 +70,57 @@ impl Scenario {
     /// Installs the chart with its defaults and waits until the APIService is available.
     pub async fn install(cluster: Cluster) -> Result<Self, Failure> {
         let scenario = Self { cluster };
-        let chart = chart();
-        scenario
-            .helm(&[
-                "install",
-                RELEASE,
-                &chart,
-                "--namespace",
-                NAMESPACE,
-                "--create-namespace",
-            ])
-            .await?;
-        scenario
-            .kubectl(&[
-                "wait",
-                "--for=condition=Available",
-                "--timeout=120s",
-                "apiservice/v1.worker.gpustack.ai",
-            ])
-            .await?;
+        scenario.install_chart().await?;
         Ok(scenario)
+    }
+
+    /// Installs the chart with its defaults, where it is not or not any more, and waits until the APIService is available.
+    pub async fn install_chart(&self) -> Outcome {
+        let chart = chart();
+        let arguments = [
+            "install",
+            RELEASE,
+            &chart,
+            "--namespace",
+            NAMESPACE,
+            "--create-namespace",
+        ];
+        self.helm(&arguments).await?;
+        self.wait(NAMESPACE, "condition=Available", API_SERVICE).await?;
+        Ok(())
+    }
+
+    /// Upgrades the release with these values beside those it has, and waits until every replica is of the new revision.
+    pub async fn upgrade_chart(&self, values: &[&str]) -> Outcome {
+        let chart = chart();
+        let mut arguments = vec!["upgrade", RELEASE, &chart, "--namespace", NAMESPACE];
+        // The definition's description and the number of replicas were changed by hand before.
+        arguments.extend(["--reset-then-reuse-values", "--force-conflicts"]);
+        arguments.extend(values.iter().flat_map(|value| ["--set-string", value]));
+        self.helm(&arguments).await?;
+        self.rolled_out().await
+    }
+
+    /// Waits until every replica of the operator is of its latest revision, and the API available.
+    pub async fn rolled_out(&self) -> Outcome {
+        let timeout = format!("--timeout={}s", PATIENCE.as_secs());
+        let deployment = format!("deployment/{RELEASE}");
+        self.kubectl(&["rollout", "status", &deployment, "--namespace", NAMESPACE, &timeout])
+            .await?;
+        self.wait(NAMESPACE, "condition=Available", API_SERVICE).await?;
+        Ok(())
+    }
+
+    /// Names and addresses of the operator's replicas that are not ending.
+    pub async fn replicas(&self) -> Result<Vec<(String, String)>, Failure> {
+        let pods = self.get(NAMESPACE, "pods").await?;
+        let pods = pods["items"].as_array().into_iter().flatten();
+        let live = pods.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let named = live.map(|pod| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            (text(&pod["metadata"]["name"]), text(&pod["status"]["podIP"]))
+        });
+        Ok(named.collect())
     }
 
     /// Runs kubectl and returns its standard output; fails unless it ends well.

@@ -1,4 +1,4 @@
-//! A request straight to the operator's port, past the API server: what anyone inside the cluster can send.
+//! Straight to the operator's port, past the API server: what anyone inside the cluster can send and see.
 
 use std::sync::Arc;
 
@@ -11,14 +11,20 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::scenario::{Failure, NAMESPACE, RELEASE, Scenario};
 
 /// Port of the aggregated API on the operator's Pods.
 const PORT: u16 = 8443;
 
-/// Sends one GET with these headers, verifying the server as the API server does, and returns the status.
-pub async fn get(scenario: &Scenario, address: &str, path: &str, headers: &[(&str, &str)]) -> Result<u16, Failure> {
+/// The name that the API server verifies.
+fn host() -> String {
+    format!("{RELEASE}.{NAMESPACE}.svc")
+}
+
+/// A connection to the replica at `address`, verified as the API server does.
+async fn connect(scenario: &Scenario, address: &str) -> Result<TlsStream<TcpStream>, Failure> {
     let service = scenario.get("default", "apiservice/v1.worker.gpustack.ai").await?;
     let bundle: ByteString = serde_json::from_value(service["spec"]["caBundle"].clone())?;
     let mut roots = rustls::RootCertStore::empty();
@@ -29,14 +35,24 @@ pub async fn get(scenario: &Scenario, address: &str, path: &str, headers: &[(&st
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let host = format!("{RELEASE}.{NAMESPACE}.svc");
     let socket = TcpStream::connect((address, PORT)).await?;
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(ServerName::try_from(host.clone())?, socket)
-        .await?;
+    let connector = TlsConnector::from(Arc::new(config));
+    Ok(connector.connect(ServerName::try_from(host())?, socket).await?)
+}
+
+/// The certificate that the replica at `address` shows.
+pub async fn certificate(scenario: &Scenario, address: &str) -> Result<CertificateDer<'static>, Failure> {
+    let stream = connect(scenario, address).await?;
+    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    Ok(shown.first().ok_or("no certificate was shown")?.clone().into_owned())
+}
+
+/// Sends one GET with these headers and returns the status.
+pub async fn get(scenario: &Scenario, address: &str, path: &str, headers: &[(&str, &str)]) -> Result<u16, Failure> {
+    let stream = connect(scenario, address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    let mut request = Request::get(path).header("Host", host);
+    let mut request = Request::get(path).header("Host", host());
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -1,11 +1,10 @@
 //! Windows through the aggregator: one call with `window=`, and what a Pod that starts again does to them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use test_cluster::engine::{Engine, Exposition, State};
+use test_cluster::engine::{Exposition, State};
 
 use crate::scenario::{
     Failure, Outcome, PATIENCE, Scenario, Test, ensure, gauge, metrics_path, missing, test, vllm, windowed,
@@ -17,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         test!(one_call_answers_every_window),
         test!(a_window_out_of_range_is_a_400_that_names_the_range),
         test!(a_recreated_pod_is_a_first_sample),
+        test!(a_restarted_container_is_a_reset),
         test!(counters_that_fall_are_a_reset),
         test!(eight_pods_of_which_five_are_in_trouble),
     ]
@@ -85,17 +85,11 @@ async fn a_window_out_of_range_is_a_400_that_names_the_range(scenario: Arc<Scena
     Ok(())
 }
 
-/// Reads until each of the operator's two replicas has read the engine.
-async fn read_by_both(scenario: &Scenario, namespace: &str, engine: &Engine) -> Outcome {
-    let replicas = || {
-        engine
-            .scrapes()
-            .iter()
-            .map(|scrape| scrape.from)
-            .collect::<BTreeSet<_>>()
-            .len()
-    };
-    scenario.metrics_until(namespace, "chat", |_| replicas() == 2).await?;
+/// Reads until there are windows. The engine stands still, so they are idle.
+async fn read_twice(scenario: &Scenario, namespace: &str) -> Outcome {
+    scenario
+        .metrics_until(namespace, "chat", |answer| code(answer) == "Idle")
+        .await?;
     Ok(())
 }
 
@@ -107,7 +101,7 @@ fn code(answer: &Value) -> &str {
 async fn a_recreated_pod_is_a_first_sample(scenario: Arc<Scenario>) -> Outcome {
     let namespace = &scenario.available("lives", &vllm("chat", 1, "")).await?;
     let pod = "chat-server-0";
-    read_by_both(&scenario, namespace, &scenario.engine(namespace, pod)?).await?;
+    read_twice(&scenario, namespace).await?;
     scenario
         .kubectl(&["delete", "pod", pod, "--namespace", namespace])
         .await?;
@@ -125,6 +119,29 @@ async fn a_recreated_pod_is_a_first_sample(scenario: Arc<Scenario>) -> Outcome {
     ensure!(code(&answer) == "FirstSample", "the new Pod was never read: {answer}");
     ensure!(answer["partial"] == true, "a first sample is required: {answer}");
     Ok(())
+}
+
+async fn a_restarted_container_is_a_reset(scenario: Arc<Scenario>) -> Outcome {
+    let namespace = &scenario.available("restart", &vllm("chat", 1, "")).await?;
+    let pod = "chat-server-0";
+    read_twice(&scenario, namespace).await?;
+    scenario.cluster.kubelet().restart_container(namespace, pod, "main")?;
+    let restarted = "jsonpath={.status.containerStatuses[0].restartCount}=1";
+    scenario.wait(namespace, restarted, "pod/chat-server-0").await?;
+    scenario.wait(namespace, "condition=Ready", "pod/chat-server-0").await?;
+    let answer = scenario.metrics(namespace, "chat").await?;
+    ensure!(code(&answer) == "Reset", "the read after the restart: {answer}");
+    ensure!(answer["partial"] == true, "a reset is required: {answer}");
+    ensure!(
+        windowed(&answer, "latency", pod, "ttft").is_none() && answer.get("cacheHits").is_none(),
+        "figures over a restart: {answer}"
+    );
+    ensure!(
+        gauge(&answer, "processing", "running").is_some(),
+        "a gauge needs no window: {answer}"
+    );
+    // The restarted container's own samples make the next window.
+    read_twice(&scenario, namespace).await
 }
 
 async fn counters_that_fall_are_a_reset(scenario: Arc<Scenario>) -> Outcome {

@@ -8,18 +8,11 @@ use kube::core::cel::{CompiledSchema, Validator, compile_schema};
 use model_deployment::pod::labels::Position;
 use model_deployment::render::{Defaults, Plan, Refusal, render};
 use model_deployment_crds::ModelDeployment;
+use serde_json::Value;
 
 /// The deployment `chat` in namespace `serving`, serving the model `m` with `engine` from the image `image`.
 /// `spec` is the rest of its spec, as YAML.
 pub fn deployment(engine: &str, spec: &str) -> ModelDeployment {
-    static RULES: LazyLock<CompiledSchema> = LazyLock::new(|| {
-        let definition = ModelDeployment::crd();
-        let schema = definition.spec.versions[0]
-            .schema
-            .as_ref()
-            .and_then(|schema| schema.open_api_v3_schema.as_ref());
-        compile_schema(&serde_json::to_value(schema).expect("a schema is JSON"))
-    });
     let manifest = format!(
         "apiVersion: worker.gpustack.ai/v1alpha1
 kind: ModelDeployment
@@ -32,11 +25,23 @@ spec:
     );
     let deployment: ModelDeployment =
         serde_yaml::from_str(&manifest).unwrap_or_else(|error| panic!("{error}:\n{manifest}"));
-    let value = serde_json::to_value(&deployment).expect("a ModelDeployment is JSON");
-    if let Err(errors) = Validator::new().validate_compiled(&RULES, &value, None) {
-        panic!("{errors:?}:\n{manifest}");
-    }
+    hold_rules(&serde_json::to_value(&deployment).expect("a ModelDeployment is JSON"));
     deployment
+}
+
+/// Holds the resource's CEL rules against a manifest with its defaults.
+pub fn hold_rules(manifest: &Value) {
+    static RULES: LazyLock<CompiledSchema> = LazyLock::new(|| {
+        let definition = ModelDeployment::crd();
+        let schema = definition.spec.versions[0]
+            .schema
+            .as_ref()
+            .and_then(|schema| schema.open_api_v3_schema.as_ref());
+        compile_schema(&serde_json::to_value(schema).expect("a schema is JSON"))
+    });
+    if let Err(errors) = Validator::new().validate_compiled(&RULES, manifest, None) {
+        panic!("{errors:?}:\n{manifest:#}");
+    }
 }
 
 /// What is rendered for [`deployment`].

@@ -38,12 +38,12 @@ fn a_sentence_names_field_value_and_way_out() {
         (
             "vLLM",
             format!("{SERVER} extraArgs: [--config, a.yaml]}}]"),
-            &format!("spec.roles[a].extraArgs: --config is refused: --config may hold any other option; {out}"),
+            &format!("spec.roles[a].extraArgs: --config is refused: it may hold any other option; {out}"),
         ),
         (
             "vLLM",
             format!("{SERVER} extraArgs: [--uds, /s]}}]"),
-            &format!("spec.roles[a].extraArgs: --uds is refused: --uds moves or removes the metrics listener; {out}"),
+            &format!("spec.roles[a].extraArgs: --uds is refused: it moves or removes the metrics listener; {out}"),
         ),
         (
             "vLLM",
@@ -104,6 +104,25 @@ fn a_sentence_names_field_value_and_way_out() {
         ),
         (
             "vLLM",
+            format!(
+                "{SERVER} volumes: [{{name: v, emptyDir: {{}}}}], volumeMounts: [{{name: v, mountPath: /dev//./x/../shm}}]}}]"
+            ),
+            "spec.roles[a].volumeMounts: /dev//./x/../shm is mounted by the operator; set shmSize instead",
+        ),
+        (
+            "vLLM",
+            format!(
+                "kvCache: {{pool: {{masterAddress: 'm:1'}}}}\n{SERVER} volumes: [{{name: v, emptyDir: {{}}}}], volumeMounts: [{{name: v, mountPath: /etc/gpustack/kvcache/mooncake.json}}]}}]"
+            ),
+            "spec.roles[a].volumeMounts: /etc/gpustack/kvcache/mooncake.json is mounted by the operator; mount elsewhere",
+        ),
+        (
+            "vLLM",
+            format!("{SERVER} shmSize: -1Gi}}]"),
+            "spec.roles[a].shmSize: \"-1Gi\" is not a quantity of bytes; write one such as 16Gi",
+        ),
+        (
+            "vLLM",
             format!("{SERVER} volumeMounts: [{{name: v, mountPath: /m}}]}}]"),
             "spec.roles[a].volumeMounts: /m names volume v, which spec.roles[a].volumes lacks; add the volume",
         ),
@@ -139,7 +158,7 @@ fn a_router_s_own_flags_are_refused_in_every_prefix_that_it_takes() {
             "vLLM",
             "vllm-router",
             "[--policy=random]",
-            "--policy is refused: --policy is the field spec.router.policy",
+            "--policy is refused: it is the field spec.router.policy",
         ),
         (
             "vLLM",
@@ -163,19 +182,19 @@ fn a_router_s_own_flags_are_refused_in_every_prefix_that_it_takes() {
             "SGLang",
             "sglang-gateway",
             "[--decode-policy=random]",
-            "--decode-policy is refused: --decode-policy is the field spec.router.decodePolicy",
+            "--decode-policy is refused: it is the field spec.router.decodePolicy",
         ),
         (
             "vLLM",
             "llm-d-router",
             "[--metrics-port=1]",
-            "--metrics-port is refused: --metrics-port would move the metrics listener away from where it is looked for",
+            "--metrics-port is refused: it would move the metrics listener away from where it is looked for",
         ),
         (
             "vLLM",
             "llm-d-router",
             "[--metrics-cert-dir=/c]",
-            "--metrics-cert-dir is refused: --metrics-cert-dir would change the scheme of the metrics listener",
+            "--metrics-cert-dir is refused: it would change the scheme of the metrics listener",
         ),
         (
             "SGLang",
@@ -195,7 +214,7 @@ fn a_router_s_own_flags_are_refused_in_every_prefix_that_it_takes() {
     let coordinator = "router: {name: llm-d-router, coordinator: {extraArgs: [--secure-serving=true]}}\n";
     assert_eq!(
         sentence("vLLM", &format!("{coordinator}{PAIR}}}]")),
-        "spec.router.coordinator.extraArgs: --secure-serving is refused: --secure-serving is set by the operator; leave it out"
+        "spec.router.coordinator.extraArgs: --secure-serving is refused: it is set by the operator; leave it out"
     );
 }
 
@@ -291,7 +310,7 @@ fn options_that_are_refused_in_some_modes_only() {
             pool,
             SERVER,
             "--kv-offloading-size=8",
-            "--kv-offloading-size replaces the connector that the operator sets",
+            "it replaces the connector that the operator sets",
         ),
         (
             "vLLM",
@@ -305,35 +324,35 @@ fn options_that_are_refused_in_some_modes_only() {
             pool,
             SERVER,
             "--enable-lmcache",
-            "--enable-lmcache excludes the hierarchical cache that the pool of spec.kvCache needs",
+            "it excludes the hierarchical cache that the pool of spec.kvCache needs",
         ),
         (
             "SGLang",
             offloading,
             SERVER,
             "--enable-lmcache",
-            "--enable-lmcache is another host tier than that of spec.kvCache.hostMemory",
+            "it is another host tier than that of spec.kvCache.hostMemory",
         ),
         (
             "SGLang",
             offloading,
             SERVER,
             "--hicache-size=8",
-            "--hicache-size is the field spec.kvCache.hostMemory",
+            "it is the field spec.kvCache.hostMemory",
         ),
         (
             "SGLang",
             offloading,
             SERVER,
             "--enable-flexkv",
-            "--enable-flexkv is another host tier than that of spec.kvCache.hostMemory",
+            "it is another host tier than that of spec.kvCache.hostMemory",
         ),
         (
             "SGLang",
             offloading,
             SERVER,
             "--radix-cache-backend=flexkv",
-            "--radix-cache-backend is another host tier than that of spec.kvCache.hostMemory",
+            "it is another host tier than that of spec.kvCache.hostMemory",
         ),
         (
             "SGLang",
@@ -347,35 +366,23 @@ fn options_that_are_refused_in_some_modes_only() {
             "",
             PAIR,
             "--enable-lmcache",
-            "--enable-lmcache gives a host tier to a decode half, which SGLang does not start with",
+            "it gives a host tier to a decode half, which SGLang does not start with",
         ),
         (
             "SGLang",
             "",
             SERVER,
             "--hicache-storage-backend=file",
-            "--hicache-storage-backend is set by the operator",
+            "it is set by the operator",
         ),
-        (
-            "SGLang",
-            "",
-            SERVER,
-            "--grpc-mode",
-            "--grpc-mode moves the metrics listener",
-        ),
-        (
-            "SGLang",
-            "",
-            SERVER,
-            "--smg-grpc-mode",
-            "--smg-grpc-mode moves the metrics listener",
-        ),
+        ("SGLang", "", SERVER, "--grpc-mode", "it moves the metrics listener"),
+        ("SGLang", "", SERVER, "--smg-grpc-mode", "it moves the metrics listener"),
         (
             "SGLang",
             "",
             SERVER,
             "--disaggregation-bootstrap-port=1",
-            "--disaggregation-bootstrap-port is set by the operator",
+            "it is set by the operator",
         ),
     ];
     for (engine, cache, roles, argument, expected) in table {

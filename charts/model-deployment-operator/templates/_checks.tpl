@@ -27,6 +27,10 @@ What the schema cannot say: a cluster takes this chart once, and some values exc
 {{- fail "\n\nscrape.ca.configMap and scrape.ca.secret are both set: keep one." -}}
 {{- end -}}
 
+{{- if and (eq .Values.certificates.provider "secret") (not .Values.certificates.secret) -}}
+{{- fail "\n\ncertificates.provider is secret: name the Secret in certificates.secret." -}}
+{{- end -}}
+
 {{- if le (int .Values.terminationGracePeriodSeconds) (int .Values.shutdownDelaySeconds) -}}
 {{- fail (printf "\n\nterminationGracePeriodSeconds (%v) must be longer than shutdownDelaySeconds (%v), or every replica is killed while it still serves." .Values.terminationGracePeriodSeconds .Values.shutdownDelaySeconds) -}}
 {{- end -}}

@@ -14,9 +14,18 @@
 {{- .Values.serviceAccount.name | default (include "model-deployment-operator.fullname" .) -}}
 {{- end -}}
 
-{{/* The leaf's Secret. The key of the authority that signs it lies in the Secret of the same name with "-ca". */}}
+{{/* The Secret of the serving certificate. */}}
 {{- define "model-deployment-operator.certificateSecret" -}}
+{{- if eq .Values.certificates.provider "secret" -}}
+{{- .Values.certificates.secret -}}
+{{- else -}}
 {{- include "model-deployment-operator.fullname" . }}-certificate
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret of the operator's own authority and its key. */}}
+{{- define "model-deployment-operator.authoritySecret" -}}
+{{- include "model-deployment-operator.fullname" . }}-certificate-ca
 {{- end -}}
 
 {{- define "model-deployment-operator.image" -}}

@@ -43,14 +43,28 @@ pub(super) fn authority(service: &str, now: Timestamp) -> Result<Issued, rcgen::
     })
 }
 
-/// A new leaf for `names` from `authority`.
+/// A new leaf for the server of `names` from `authority`.
 pub(super) fn leaf(authority: &Authority, names: &[String], now: Timestamp) -> Result<Issued, rcgen::Error> {
+    signed(authority, names, ExtendedKeyUsagePurpose::ServerAuth, now)
+}
+
+/// A new leaf by which a replica shows itself to another, from `authority`. It is no server's, and a server's is not it.
+pub(super) fn replica(authority: &Authority, name: &str, now: Timestamp) -> Result<Issued, rcgen::Error> {
+    signed(authority, &[name.to_owned()], ExtendedKeyUsagePurpose::ClientAuth, now)
+}
+
+fn signed(
+    authority: &Authority,
+    names: &[String],
+    usage: ExtendedKeyUsagePurpose,
+    now: Timestamp,
+) -> Result<Issued, rcgen::Error> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let until = (now - BACK + LEAF).min(authority.validity.until);
     let mut params = params(now, until, &names[0]);
     params.subject_alt_names = CertificateParams::new(names)?.subject_alt_names;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.extended_key_usages = vec![usage];
     params.use_authority_key_identifier_extension = true;
     let issuer = Issuer::from_ca_cert_der(&authority.certificate, &authority.key)?;
     let certificate = params.signed_by(&key, &issuer)?;
@@ -100,6 +114,21 @@ mod tests {
         assert!(usage.server_auth && !usage.client_auth && !usage.any && usage.other.is_empty());
         assert!(!parsed.is_ca());
         assert_eq!(parsed.public_key().parsed().unwrap().key_size(), 256);
+    }
+
+    #[test]
+    fn a_replicas_leaf_is_for_clients_of_its_name_alone() {
+        let issued = replica(&made(), "replica.op.sys.svc", NOW).unwrap();
+        let leaf = Leaf::read(&issued.certificate, &issued.key).unwrap();
+        let (_, parsed) = x509_parser::parse_x509_certificate(&leaf.key.cert[0]).unwrap();
+        let subject = parsed.subject_alternative_name().unwrap().unwrap();
+        assert_eq!(
+            subject.value.general_names,
+            [GeneralName::DNSName("replica.op.sys.svc")]
+        );
+        let usage = parsed.extended_key_usage().unwrap().unwrap().value;
+        assert!(usage.client_auth && !usage.server_auth && !usage.any && usage.other.is_empty());
+        assert!(!parsed.is_ca());
     }
 
     #[test]

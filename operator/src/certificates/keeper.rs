@@ -2,11 +2,12 @@
 //!
 //! Knows how to see and act; decides nothing itself. A step that fails is tried again, later and later, and what is served goes on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
-use jiff::Timestamp;
+use futures::{Stream, StreamExt, TryStreamExt};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
@@ -16,15 +17,18 @@ use rustls_pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::pair::{Authority, Leaf};
+use super::pair::{Authority, Damage, Leaf};
 use super::plan::{Held, State, Step};
-use super::{Config, ServingCertificate, bundle, issue, secret};
+use super::replica::{self, Own, ReplicaIdentity};
+use super::{Config, Provider, ServingCertificate, bundle, issue, plan, secret};
 
 /// Before a failed step is tried again: at first, and at most.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(60);
 /// A timer is set no further than this, so that a clock that was set is noticed.
 const LOOK: Duration = Duration::from_secs(60 * 60);
+/// With less than this left, a certificate that should long have been renewed is complained of.
+const LAST: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What was seen.
 enum Seen {
@@ -40,6 +44,8 @@ enum Failed {
     Api(#[from] kube::Error),
     #[error("the certificate could not be made")]
     Issue(#[from] rcgen::Error),
+    #[error("the authority that was made cannot be used")]
+    Made(#[from] Damage),
     #[error("there is no Service that a certificate could be for")]
     NoService,
 }
@@ -56,6 +62,11 @@ pub(super) struct Keeper {
     names: [String; 4],
     leading: watch::Receiver<bool>,
     serving: ServingCertificate,
+    identity: ReplicaIdentity,
+    /// What this replica shows to others.
+    own: Option<Own>,
+    /// The authority that was seen last, and since when.
+    seen: Option<(CertificateDer<'static>, Instant)>,
     secrets: Api<Secret>,
     services: Api<Service>,
     api_services: Api<APIService>,
@@ -73,6 +84,7 @@ impl Keeper {
         config: Config,
         leading: watch::Receiver<bool>,
         serving: ServingCertificate,
+        identity: ReplicaIdentity,
     ) -> Self {
         Keeper {
             names: config.names(),
@@ -82,6 +94,9 @@ impl Keeper {
             config,
             leading,
             serving,
+            identity,
+            own: None,
+            seen: None,
             authority: None,
             leaf: None,
             service: None,
@@ -93,6 +108,7 @@ impl Keeper {
         let mut seen = self.watch();
         let mut retry = RETRY;
         loop {
+            let early = self.serve().into_iter().chain(self.introduce()).min();
             let wake = match self.act().await {
                 Ok(wake) => {
                     retry = RETRY;
@@ -113,29 +129,24 @@ impl Keeper {
             tokio::select! {
                 Some(seen) = seen.next() => self.take(seen),
                 Ok(()) = self.leading.changed() => {}
-                () = tokio::time::sleep(wake) => {}
+                () = tokio::time::sleep(early.map_or(wake, |early| early.min(wake))) => {}
             }
         }
     }
 
     fn watch(&self) -> BoxStream<'static, Seen> {
         let secret = |name: &str| watcher::watch_object(self.secrets.clone(), name).default_backoff();
-        let authority = secret(&self.config.authority_secret()).map_ok(Seen::Authority);
+        let authority = secret(&self.config.authority_secret).map_ok(Seen::Authority);
         let leaf = secret(&self.config.secret).map_ok(Seen::Leaf);
-        let service = watcher::watch_object(self.api_services.clone(), &self.config.api_service)
-            .default_backoff()
-            .map_ok(Seen::Service);
-        stream::select_all([
-            authority
-                .map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the authority's Secret", error)))
-                .boxed(),
-            leaf.map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the leaf's Secret", error)))
-                .boxed(),
-            service
-                .map(|seen| seen.unwrap_or_else(|error| Seen::Failed("the APIService", error)))
-                .boxed(),
-        ])
-        .boxed()
+        let mut watches = vec![
+            told("the authority's Secret", authority),
+            told("the leaf's Secret", leaf),
+        ];
+        if self.config.provider == Provider::Operator {
+            let service = watcher::watch_object(self.api_services.clone(), &self.config.api_service);
+            watches.push(told("the APIService", service.default_backoff().map_ok(Seen::Service)));
+        }
+        stream::select_all(watches).boxed()
     }
 
     fn take(&mut self, seen: Seen) {
@@ -152,17 +163,86 @@ impl Keeper {
         self.authority = Some((secret, held));
     }
 
-    /// Serves the leaf, unless it is damaged or out of its time: then the last good one stays.
     fn take_leaf(&mut self, secret: Option<Secret>) {
         let held = secret::held(secret.as_ref(), secret::leaf);
-        if let Held::Good(leaf) = &held {
-            if leaf.validity.holds(Timestamp::now()) {
-                self.serving.swap(leaf.key.clone());
-            } else {
-                tracing::error!(until = %leaf.validity.until, "the serving certificate in its Secret is out of its time and is not taken");
-            }
+        if self.config.provider == Provider::Secret && matches!(held, Held::Absent) {
+            tracing::warn!(
+                secret = self.config.secret,
+                "the Secret of the serving certificate is not there; whoever keeps it has yet to make it"
+            );
         }
         self.leaf = Some((secret, held));
+        self.serve();
+    }
+
+    /// Serves the leaf, unless it is damaged or out of its time: then the last good one stays. A leaf from a clock ahead of ours comes
+    /// into its time later; says when.
+    fn serve(&self) -> Option<Duration> {
+        let Some((_, Held::Good(leaf))) = &self.leaf else {
+            return None;
+        };
+        let (now, until) = (Timestamp::now(), leaf.validity.until);
+        if !leaf.validity.holds(now) {
+            tracing::error!(from = %leaf.validity.from, %until, "the serving certificate in its Secret is out of its time and is not taken");
+            return Duration::try_from(leaf.validity.from.duration_since(now)).ok();
+        }
+        if until.duration_since(now) < LAST {
+            tracing::warn!(%until, "the serving certificate ends soon, and has not been renewed");
+        }
+        if self
+            .serving
+            .current()
+            .is_some_and(|served| Arc::ptr_eq(&served, &leaf.key))
+        {
+            return None;
+        }
+        let name = &self.names[0];
+        if !leaf.is_for(name) {
+            tracing::error!("the serving certificate is not for {name}, the name that the API server checks");
+        }
+        self.serving.swap(leaf.key.clone());
+        tracing::info!(%until, "a serving certificate was taken up");
+        None
+    }
+
+    /// Shows other replicas a certificate of this one's own, and believes them theirs. Where another is due later, says when.
+    fn introduce(&mut self) -> Option<Duration> {
+        let (Some((secret, _)), Some((kept, Held::Good(authority)))) = (&self.leaf, &self.authority) else {
+            return None;
+        };
+        let servers = secret::trusted(secret.as_ref());
+        // A Secret that is lost or damaged is about to be repaired: until then all goes on as it was.
+        if servers.is_empty() {
+            return None;
+        }
+        let mut believed = secret::trusted(kept.as_ref());
+        believed.push(authority.certificate.clone());
+        if self.config.provider == Provider::Operator {
+            believed.extend(servers.iter().cloned());
+        }
+        let seen = match self.seen.take() {
+            Some((certificate, since)) if certificate == authority.certificate => (certificate, since),
+            _ => (authority.certificate.clone(), Instant::now()),
+        };
+        let age = seen.1.elapsed();
+        self.seen = Some(seen);
+        let (own, now) = (self.own.as_ref(), Timestamp::now());
+        let wake = match replica::due(own, &authority.certificate, age, &believed, now) {
+            Some(Duration::ZERO) => {
+                match Own::issue(authority, &self.identity.client(), now) {
+                    Ok(own) => self.own = Some(own),
+                    Err(failed) => tracing::error!(
+                        error = &failed as &dyn std::error::Error,
+                        "this replica has nothing to show to others"
+                    ),
+                }
+                None
+            }
+            later => later,
+        };
+        let key = self.own.as_ref().map(|own| own.leaf.key.clone());
+        self.identity.swap(key, &believed, &servers);
+        wake
     }
 
     /// Takes every step that is due, and says when to look again.
@@ -186,6 +266,10 @@ impl Keeper {
 
     fn next(&mut self) -> Option<Step> {
         let (_, authority) = self.authority.as_ref()?;
+        let (leading, now) = (*self.leading.borrow(), Timestamp::now());
+        if self.config.provider == Provider::Secret {
+            return Some(plan::authority_alone(authority, leading, now));
+        }
         let (leaf_secret, leaf) = self.leaf.as_ref()?;
         let published = authority.good().and_then(|authority| {
             let own = &authority.certificate;
@@ -211,19 +295,26 @@ impl Keeper {
             leaf,
             trusted: &trusted,
             published,
-            leading: *self.leading.borrow(),
+            leading,
             names: &self.names,
         };
-        Some(state.next(Timestamp::now()))
+        Some(state.next(now))
     }
 
     async fn make_authority(&mut self) -> Result<(), Failed> {
-        let issued = issue::authority(&self.config.service, Timestamp::now())?;
+        let now = Timestamp::now();
+        let issued = issue::authority(&self.config.service, now)?;
+        let own = Authority::read(&issued.certificate, &issued.key)?.certificate;
         let before = self.authority.as_ref().and_then(|(secret, _)| secret.clone());
-        let data = secret::content(before.as_ref(), Some(issued), None);
-        let stored = self
-            .store(&self.config.authority_secret(), before.as_ref(), data)
-            .await?;
+        let mut trusted = secret::trusted(before.as_ref());
+        if let Some((_, Held::Good(old))) = &self.authority
+            && !trusted.contains(&old.certificate)
+        {
+            trusted.push(old.certificate.clone());
+        }
+        let trusted = plan::to_trust(&trusted, &own, now);
+        let data = secret::content(before.as_ref(), Some(issued), Some(&trusted));
+        let stored = self.store(&self.config.authority_secret, before.as_ref(), data).await?;
         tracing::info!("an authority for the serving certificate was made");
         self.take_authority(Some(stored));
         Ok(())
@@ -249,7 +340,7 @@ impl Keeper {
             return Ok(());
         };
         let before = self.leaf.as_ref().and_then(|(secret, _)| secret.clone());
-        let trusted = super::plan::to_trust(&secret::trusted(before.as_ref()), &authority.certificate, now);
+        let trusted = plan::to_trust(&secret::trusted(before.as_ref()), &authority.certificate, now);
         let data = secret::content(before.as_ref(), issued, Some(&trusted));
         let stored = self.store(&self.config.secret, before.as_ref(), data).await?;
         self.take_leaf(Some(stored));
@@ -304,4 +395,13 @@ impl Keeper {
         self.service = Some(service);
         Ok(())
     }
+}
+
+/// What is seen, and that `what` cannot be.
+fn told(
+    what: &'static str,
+    seen: impl Stream<Item = Result<Seen, watcher::Error>> + Send + 'static,
+) -> BoxStream<'static, Seen> {
+    seen.map(move |seen| seen.unwrap_or_else(|error| Seen::Failed(what, error)))
+        .boxed()
 }

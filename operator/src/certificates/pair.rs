@@ -142,15 +142,26 @@ impl Leaf {
             None,
         )
         .is_ok()
-            && names.iter().all(|name| {
-                ServerName::try_from(name.as_str())
-                    .is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
-            })
+            && names.iter().all(|name| is_for(&leaf, name))
+    }
+
+    /// Whether this is a server's certificate of `name`.
+    pub(super) fn is_for(&self, name: &str) -> bool {
+        let leaf = self
+            .key
+            .cert
+            .first()
+            .and_then(|leaf| EndEntityCert::try_from(leaf).ok());
+        leaf.is_some_and(|leaf| is_for(&leaf, name))
     }
 }
 
-/// When `authority` stops to hold; `None` where it cannot be read.
-pub(super) fn end(authority: &CertificateDer<'_>) -> Option<Timestamp> {
-    let (_, authority) = x509_parser::parse_x509_certificate(authority).ok()?;
-    Validity::of(&authority).ok().map(|validity| validity.until)
+fn is_for(leaf: &EndEntityCert<'_>, name: &str) -> bool {
+    ServerName::try_from(name).is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+}
+
+/// When `certificate` stops to hold; `None` where it cannot be read.
+pub(super) fn end(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Validity::of(&certificate).ok().map(|validity| validity.until)
 }

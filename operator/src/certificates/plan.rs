@@ -12,7 +12,7 @@ use super::pair::{self, Authority, Leaf, Validity};
 
 /// The API server must have been seen to trust a new authority for so long before a leaf comes from it: time enough for every
 /// instance of it to take the new bundle.
-const OVERLAP: Duration = Duration::from_secs(2 * 60);
+pub(super) const OVERLAP: Duration = Duration::from_secs(2 * 60);
 
 /// One Secret's content.
 #[derive(Debug)]
@@ -66,9 +66,7 @@ impl State<'_> {
         let step = match self.authority {
             Held::Absent if fresh => return Step::MakeAuthority,
             Held::Absent | Held::Damaged => Step::MakeAuthority,
-            Held::Good(authority) if now < authority.validity.from || renewal(authority.validity) <= now => {
-                Step::MakeAuthority
-            }
+            Held::Good(authority) if is_due(authority, now) => Step::MakeAuthority,
             Held::Good(_) if fresh => return Step::MakeLeaf,
             Held::Good(authority) => self.with(authority, now),
         };
@@ -111,6 +109,23 @@ impl State<'_> {
     }
 }
 
+/// The next step at `now` where the leaf is not ours to keep: any replica makes an absent authority, the leader alone repairs and
+/// renews.
+pub(super) fn authority_alone(authority: &Held<Authority>, leading: bool, now: Timestamp) -> Step {
+    match authority {
+        Held::Absent => Step::MakeAuthority,
+        Held::Damaged if leading => Step::MakeAuthority,
+        Held::Good(good) if leading && is_due(good, now) => Step::MakeAuthority,
+        Held::Good(good) if leading => Step::Wait(Some(renewal(good.validity))),
+        Held::Damaged | Held::Good(_) => Step::Wait(None),
+    }
+}
+
+/// Whether `authority` is to be replaced: late in its life, or made by a clock far ahead.
+fn is_due(authority: &Authority, now: Timestamp) -> bool {
+    now < authority.validity.from || renewal(authority.validity) <= now
+}
+
 /// The authorities to trust at `now`: those of `trusted` that have not ended, and `own`.
 pub(super) fn to_trust(
     trusted: &[CertificateDer<'static>],
@@ -129,7 +144,7 @@ pub(super) fn to_trust(
 }
 
 /// Two thirds through its life.
-fn renewal(validity: Validity) -> Timestamp {
+pub(super) fn renewal(validity: Validity) -> Timestamp {
     validity.from + life(validity) * 2 / 3
 }
 
@@ -370,5 +385,52 @@ mod tests {
         scene.authority = Held::Good(authority(BEGIN + SignedDuration::from_mins(59)));
         scene.leading = false;
         assert!(scene.waits(BEGIN));
+    }
+
+    /// A clock that runs a day behind makes everything anew, once; when it is set right, what it made holds.
+    #[test]
+    fn a_clock_that_is_set_leads_to_a_certificate_that_holds() {
+        let mut scene = Scene::settled();
+        let behind = BEGIN - days(1);
+        assert_eq!(scene.next(behind), Step::MakeAuthority);
+        let new = authority(behind);
+        scene.published = None;
+        let fresh = new.certificate.clone();
+        scene.authority = Held::Good(new);
+        // Nobody whose clock is like ours takes the leaf in force.
+        assert_eq!(scene.next(behind), Step::MakeLeaf);
+        let Held::Good(authority) = &scene.authority else {
+            panic!()
+        };
+        scene.leaf = Held::Good(leaf(authority, behind));
+        scene.trusted = to_trust(&scene.trusted, &fresh, behind);
+        assert_eq!(scene.trusted.len(), 2);
+        for now in [behind, BEGIN, BEGIN + days(1)] {
+            assert!(scene.waits(now), "{now}");
+        }
+        // A clock that jumps over the end of everything.
+        assert_eq!(scene.next(BEGIN + days(400)), Step::MakeAuthority);
+    }
+
+    #[test]
+    fn without_a_leaf_of_ours_the_authority_is_kept_all_the_same() {
+        let good = || Held::Good(authority(BEGIN));
+        let due = BEGIN - SignedDuration::from_hours(1) + SignedDuration::from_hours(365 * 16);
+        for leading in [false, true] {
+            let only_leading = |step| if leading { step } else { Step::Wait(None) };
+            assert_eq!(authority_alone(&Held::Absent, leading, BEGIN), Step::MakeAuthority);
+            assert_eq!(
+                authority_alone(&Held::Damaged, leading, BEGIN),
+                only_leading(Step::MakeAuthority)
+            );
+            assert_eq!(
+                authority_alone(&good(), leading, BEGIN),
+                only_leading(Step::Wait(Some(due)))
+            );
+            assert_eq!(
+                authority_alone(&good(), leading, due),
+                only_leading(Step::MakeAuthority)
+            );
+        }
     }
 }

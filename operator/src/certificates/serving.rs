@@ -5,8 +5,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+
+use super::pair;
 
 /// A handle to the certificate in force, empty until one was loaded. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +24,11 @@ impl ServingCertificate {
     /// What new connections are shown.
     pub fn current(&self) -> Option<Arc<CertifiedKey>> {
         self.0.load_full()
+    }
+
+    /// When it stops to hold.
+    pub fn expires(&self) -> Option<Timestamp> {
+        pair::end(self.current()?.cert.first()?)
     }
 
     /// Shows `key` on every connection from now on.

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use model_deployment::index;
 use model_deployment::pod::labels;
 use model_deployment_crds::ModelDeployment;
 
-use super::cache::{Cache, controller};
+use super::cache::Cache;
 use super::memory::{Key, Memory};
 use super::rollout::{LivePod, PodState};
 
@@ -26,20 +25,10 @@ pub struct Live {
 
 /// Looks up what `object` controls.
 pub fn dereference(cache: &Cache, object: &ModelDeployment) -> Live {
-    let controls = |child: &ObjectMeta| {
-        child.namespace == object.metadata.namespace
-            && controller(child).is_some_and(|owner| Some(&owner.uid) == object.metadata.uid.as_ref())
-    };
-    let pods = cache.pods.state_filter(|pod| controls(&pod.metadata));
-    let objects = cache.objects.iter().flat_map(|(resource, store)| {
-        let found = store.state_filter(|child| controls(&child.metadata));
-        found
-            .into_iter()
-            .map(|child| ((resource.kind.clone(), child.name_any()), child))
-    });
+    let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
     Live {
-        pods: pods.into_iter().map(|pod| (pod.name_any(), pod)).collect(),
-        objects: objects.collect(),
+        pods: cache.pods_of(&namespace, &uid),
+        objects: cache.objects_of(&namespace, &uid),
     }
 }
 
@@ -63,13 +52,13 @@ pub fn sort(object: &ModelDeployment, live: &Live, memory: &Memory) -> Sorted {
         let roles = object.spec.roles.iter().map(|role| role.name.as_str());
         let uid = pod.uid().unwrap_or_default();
         let state = state(pod, &uid, memory);
-        match index::place(&name, roles, &pod.name_any(), labelled) {
-            Some(place) => sorted.roles.entry(place.role.to_owned()).or_default().push(LivePod {
+        match index::named(&name, roles, &pod.name_any(), labelled) {
+            Some(named) => sorted.roles.entry(named.role.to_owned()).or_default().push(LivePod {
                 name: pod.name_any(),
                 uid,
-                ordinal: place.ordinal,
-                member: place.member,
-                alone: pod.name_any() == format!("{name}-{}-{}", place.role, place.ordinal),
+                ordinal: named.ordinal,
+                member: named.member,
+                alone: pod.name_any() == format!("{name}-{}-{}", named.role, named.ordinal),
                 revision: pod.labels().get(labels::REVISION).cloned(),
                 state,
             }),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, Resource};
-use model_deployment_crds::ModelDeployment;
 
 use super::FIELD_MANAGER;
 use super::rollout::Why;
@@ -86,25 +86,30 @@ pub fn of_pods(
 }
 
 /// `Pod a`, `3 Pods a, b, c`, `64 Pods a, b, c, …, z`.
-pub fn list(names: &[String]) -> String {
-    match names {
+fn list(pods: &[String]) -> String {
+    match pods {
         [one] => format!("Pod {one}"),
-        names if names.len() <= NAMED => format!("{} Pods {}", names.len(), names.join(", ")),
-        [first @ .., last] => format!("{} Pods {}, …, {last}", names.len(), first[..NAMED - 1].join(", ")),
-        [] => "no Pod".into(),
+        pods => format!("{} Pods {}", pods.len(), names(pods)),
+    }
+}
+
+/// `a, b, c`, or where there are many `a, b, c, …, z`.
+pub fn names(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if names.len() > NAMED => format!("{}, …, {last}", first[..NAMED - 1].join(", ")),
+        names => names.join(", "),
     }
 }
 
 /// Publishes what happened. An Event that cannot be written is logged: it must not stop the work that it speaks of.
-pub async fn publish(client: &Client, instance: &str, object: &ModelDeployment, happenings: Vec<Happening>) {
-    // One recorder a pass: its cache would fold two Events with different notes into the first one's.
-    let reporter = Reporter {
-        controller: FIELD_MANAGER.into(),
-        instance: Some(instance.into()),
-    };
-    let recorder = Recorder::new(client.clone(), reporter);
-    let reference = object.object_ref(&());
+pub async fn publish(client: &Client, instance: &str, reference: &ObjectReference, happenings: Vec<Happening>) {
     for happening in happenings {
+        let reporter = Reporter {
+            controller: FIELD_MANAGER.into(),
+            instance: Some(instance.into()),
+        };
+        // One recorder an Event: its memory would fold the Pods of a second role into the Event of the first, and lose their note.
+        let recorder = Recorder::new(client.clone(), reporter);
         let event = Event {
             type_: if happening.warning {
                 EventType::Warning
@@ -116,7 +121,7 @@ pub async fn publish(client: &Client, instance: &str, object: &ModelDeployment, 
             action: happening.action.into(),
             secondary: None,
         };
-        if let Err(error) = recorder.publish(&event, &reference).await {
+        if let Err(error) = recorder.publish(&event, reference).await {
             tracing::warn!(%error, reason = happening.reason, "cannot write an Event");
         }
     }

@@ -24,10 +24,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Kind and name of an object in the namespace of its ModelDeployment.
 pub type Key = (String, String);
 
-/// The memory of each ModelDeployment, by its UID.
+/// The memory of each ModelDeployment, by its UID, and which of them reached for a name a moment ago.
 #[derive(Default)]
 pub struct Memories {
     by_uid: Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
+    reached: Mutex<HashMap<(String, Key), (String, Instant)>>,
 }
 
 impl Memories {
@@ -36,14 +37,26 @@ impl Memories {
         self.by_uid.lock().entry(uid.to_owned()).or_default().clone()
     }
 
+    /// Reaches for the name of an object that the ModelDeployment `uid` is about to create. False while another one's may be under
+    /// way that no watch has shown yet: server-side apply by one field manager would make it ours.
+    pub fn reach(&self, namespace: &str, key: &Key, uid: &str) -> bool {
+        let mut reached = self.reached.lock();
+        reached.retain(|_, (_, at)| at.elapsed() < UNSEEN);
+        let name = (namespace.to_owned(), key.clone());
+        let (holder, _) = reached.entry(name).or_insert_with(|| (uid.to_owned(), Instant::now()));
+        holder == uid
+    }
+
     /// Drops what is known of a ModelDeployment that is gone.
     pub fn forget(&self, uid: &str) {
         self.by_uid.lock().remove(uid);
+        self.reached.lock().retain(|_, (holder, _)| holder != uid);
     }
 
     /// Drops all: another leader may have written since.
     pub fn clear(&self) {
         self.by_uid.lock().clear();
+        self.reached.lock().clear();
     }
 
     /// Takes in that a watch saw an object go.
@@ -66,9 +79,10 @@ impl Memories {
 pub struct Memory {
     applied: HashMap<Key, Applied>,
     deleted: HashSet<String>,
+    valid: HashSet<String>,
     failures: HashMap<String, Failures>,
-    /// Reconciles that failed one after the other.
-    pub failed: u32,
+    retries: u32,
+    next_retry: Option<Instant>,
     /// The status that was written last, and the resource version that came of it.
     pub status: Option<(ModelDeploymentStatus, u64)>,
 }
@@ -118,6 +132,16 @@ impl Memory {
         self.applied.get(key).is_some_and(|applied| applied.uid == uid)
     }
 
+    /// Remembers that the API server takes Pods of a revision.
+    pub fn valid(&mut self, revision: &str) {
+        self.valid.insert(revision.to_owned());
+    }
+
+    /// Whether the API server takes Pods of a revision, as far as was asked.
+    pub fn is_valid(&self, revision: &str) -> bool {
+        self.valid.contains(revision)
+    }
+
     /// Remembers that we deleted an object.
     pub fn deleted(&mut self, uid: &str) {
         self.deleted.insert(uid.to_owned());
@@ -135,6 +159,24 @@ impl Memory {
         if let Some(applied) = self.applied.get_mut(&key).filter(|applied| applied.uid == uid) {
             applied.gone = true;
         }
+    }
+
+    /// Takes in that a pass was carried out whole.
+    pub fn succeeded(&mut self) {
+        (self.retries, self.next_retry) = (0, None);
+    }
+
+    /// Takes in that a pass was not carried out whole, and says when to repeat it: after twice the pause each time. A pass that something
+    /// else brought about while a pause lasts is no retry, and leaves the pause as it is.
+    pub fn retry(&mut self, longest: Duration) -> Duration {
+        let now = Instant::now();
+        if let Some(next) = self.next_retry.filter(|next| *next > now) {
+            return (next - now).min(longest);
+        }
+        let pause = Duration::from_secs(1 << self.retries.min(16)).min(longest);
+        self.retries = self.retries.saturating_add(1);
+        self.next_retry = Some(now + pause);
+        pause
     }
 
     /// Takes in that a Pod of that name failed: the first successor follows at once, each further one after twice the pause.
@@ -172,4 +214,25 @@ fn hash(value: impl serde::Serialize) -> u64 {
     let mut hasher = DefaultHasher::new();
     serde_json::to_string(&value).unwrap_or_default().hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pause_before_a_retry_doubles_and_what_happens_meanwhile_is_none() {
+        let longest = Duration::from_secs(60);
+        let mut memory = Memory::default();
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let expected = Duration::from_secs(expected);
+            assert_eq!(memory.retry(longest), expected);
+            // Passes that watches bring about.
+            tokio::time::advance(expected / 2).await;
+            assert_eq!(memory.retry(longest), expected / 2);
+            tokio::time::advance(expected / 2).await;
+        }
+        memory.succeeded();
+        assert_eq!(memory.retry(longest), Duration::from_secs(1));
+    }
 }

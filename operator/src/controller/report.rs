@@ -1,9 +1,10 @@
 //! Last step: what was seen becomes a status and Events. Client required only where the status differs.
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::ApiResource;
 use kube::{Client, Resource, ResourceExt};
 use model_deployment::pod::labels::{COORDINATOR, ROUTER_ROLE};
 use model_deployment::render::{ROUTER_METRICS_PORT, ROUTER_PORT};
@@ -16,6 +17,7 @@ use super::apply::Outcome;
 use super::dereference::{Live, Sorted};
 use super::events::{Happening, of_pods};
 use super::memory::Memory;
+use super::refused::told;
 use super::rollout::{LivePod, PodState, WantedRole, count};
 use super::status::{Seen, SeenRole, SeenRouter, reason, was_rolling};
 use super::trouble::trouble;
@@ -73,7 +75,10 @@ pub fn seen(
             name: router.name,
             desired: router.replicas,
             ready: ready(ROUTER_ROLE),
-            coordinator: router.coordinator.is_some().then(|| ready(COORDINATOR)),
+            coordinator: router
+                .coordinator
+                .as_ref()
+                .map(|coordinator| (coordinator.replicas, ready(COORDINATOR))),
             endpoint: format!(
                 "http://{name}-router.{}.svc:{ROUTER_PORT}",
                 object.namespace().unwrap_or_default()
@@ -81,10 +86,7 @@ pub fn seen(
             metrics_port: i32::from(ROUTER_METRICS_PORT),
         }),
         endpoint: wanted.as_ref().ok().map(|wanted| wanted.endpoint.clone()),
-        blocked: outcome
-            .blocked
-            .as_ref()
-            .map(|blocked| (blocked.reason(), blocked.to_string())),
+        blocked: told(&outcome.blocked),
     }
 }
 
@@ -167,7 +169,7 @@ pub fn happenings(
 
 /// The status that was written last: what this process wrote, unless the cache shows something newer.
 pub fn last_written(object: &ModelDeployment, memory: &Memory) -> Option<ModelDeploymentStatus> {
-    let seen = version(object);
+    let seen = version(object.meta());
     match &memory.status {
         Some((status, written)) if seen.is_some_and(|seen| seen < *written) => Some(status.clone()),
         _ => object.status.clone(),
@@ -184,33 +186,43 @@ pub async fn write(
     status: &ModelDeploymentStatus,
     memory: &Mutex<Memory>,
 ) -> Result<(), kube::Error> {
-    let api = Api::<ModelDeployment>::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    let written = patch(client, object.meta(), status).await?;
+    if let Some(version) = written.as_ref().and_then(version) {
+        memory.lock().status = Some((status.clone(), version));
+    }
+    Ok(())
+}
+
+/// Server-side apply of `status` to the ModelDeployment of this name and UID. None where it is gone, or is another one.
+///
+/// # Errors
+/// The API server said no, or could not be reached.
+pub async fn patch(
+    client: &Client,
+    metadata: &ObjectMeta,
+    status: &ModelDeploymentStatus,
+) -> Result<Option<ObjectMeta>, kube::Error> {
+    let resource = ApiResource::erase::<ModelDeployment>(&());
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let name = metadata.name.as_deref().unwrap_or_default();
     let applied = json!({
-        "apiVersion": ModelDeployment::api_version(&()),
-        "kind": ModelDeployment::kind(&()),
-        "metadata": { "name": object.name_any(), "uid": object.uid() },
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": name, "uid": metadata.uid },
         "status": status,
     });
-    match api
-        .patch_status(
-            &object.name_any(),
-            &PatchParams::apply(FIELD_MANAGER).force(),
-            &Patch::Apply(&applied),
-        )
-        .await
-    {
-        Ok(written) => {
-            memory.lock().status = version(&written).map(|version| (status.clone(), version));
-            Ok(())
-        }
-        Err(kube::Error::Api(refused)) if matches!(refused.code, 404 | 409) => Ok(()),
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    match api.patch_status(name, &parameters, &Patch::Apply(&applied)).await {
+        Ok(written) => Ok(Some(written.metadata)),
+        Err(kube::Error::Api(refused)) if matches!(refused.code, 404 | 409) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// Resource versions of one kind are ordered, and numbers.
-fn version(object: &ModelDeployment) -> Option<u64> {
-    object.resource_version()?.parse().ok()
+fn version(metadata: &ObjectMeta) -> Option<u64> {
+    metadata.resource_version.as_ref()?.parse().ok()
 }
 
 /// Now, as a condition writes it: whole seconds.

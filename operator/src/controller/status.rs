@@ -55,8 +55,8 @@ pub struct SeenRouter {
     pub desired: i32,
     /// Pods ready.
     pub ready: i32,
-    /// Coordinator Pods ready, where there is a coordinator.
-    pub coordinator: Option<i32>,
+    /// The coordinator's Pods, wanted and ready, where there is a coordinator.
+    pub coordinator: Option<(i32, i32)>,
     /// Where it takes requests.
     pub endpoint: String,
     /// Port of its Prometheus listener.
@@ -64,8 +64,15 @@ pub struct SeenRouter {
 }
 
 impl SeenRouter {
+    /// Requests pass it.
     fn is_ready(&self) -> bool {
-        self.ready > 0 && self.coordinator.is_none_or(|ready| ready > 0)
+        self.ready > 0 && self.coordinator.is_none_or(|(_, ready)| ready > 0)
+    }
+
+    /// Nothing more of it is on its way.
+    fn is_settled(&self) -> bool {
+        let starts = |(desired, ready): (i32, i32)| desired > 0 && ready == 0;
+        !starts((self.desired, self.ready)) && !self.coordinator.is_some_and(starts)
     }
 }
 
@@ -80,8 +87,22 @@ impl Seen {
         self.roles.iter().all(SeenRole::is_ready)
     }
 
-    fn router_ready(&self) -> bool {
-        self.router.as_ref().is_none_or(SeenRouter::is_ready)
+    fn router_settled(&self) -> bool {
+        self.router.as_ref().is_none_or(SeenRouter::is_settled)
+    }
+
+    /// The router does what the roles need of it: nothing, where there are none.
+    fn router_suffices(&self) -> bool {
+        if self.is_scaled_to_zero() {
+            self.router_settled()
+        } else {
+            self.router.as_ref().is_none_or(SeenRouter::is_ready)
+        }
+    }
+
+    /// No role is asked for a replica.
+    fn is_scaled_to_zero(&self) -> bool {
+        self.roles.iter().all(|role| role.desired == 0)
     }
 
     fn any_ready(&self) -> bool {
@@ -155,7 +176,7 @@ pub fn status(seen: &Seen, previous: Option<&ModelDeploymentStatus>, now: &Time)
 fn phase(seen: &Seen) -> Phase {
     if seen.deleting {
         Phase::Deleting
-    } else if seen.roles_ready() && seen.router_ready() {
+    } else if seen.roles_ready() && seen.router_suffices() {
         Phase::Ready
     } else if seen.any_ready() {
         Phase::Degraded
@@ -215,25 +236,38 @@ fn judged(type_: &'static str, status: bool, reason: &'static str, message: impl
     }
 }
 
-/// Whether requests can be answered: every role that wants replicas has a ready one, and so has the router.
+/// Whether what is asked for is there to answer: every role that wants replicas has a ready one, and so has the router. Of a deployment
+/// that is scaled to zero nothing is asked for, which is how Kubernetes' own Deployments see it.
 fn available(seen: &Seen) -> Judged {
     let judged = |status, reason, message: String| judged("Available", status, reason, message);
-    let wanting: Vec<_> = seen.roles.iter().filter(|role| role.desired > 0).collect();
     if seen.deleting {
         return judged(false, "Deleting", "the ModelDeployment is being deleted".into());
     }
-    if wanting.is_empty() {
-        return judged(false, "NoReplicas", "every role is scaled to zero".into());
+    if seen.is_scaled_to_zero() && seen.router_suffices() {
+        return judged(
+            true,
+            "NoReplicas",
+            "every role is scaled to zero, as the spec asks for".into(),
+        );
     }
-    if let Some(role) = wanting.iter().find(|role| role.counts.ready == 0) {
+    if let Some(role) = seen
+        .roles
+        .iter()
+        .find(|role| role.desired > 0 && role.counts.ready == 0)
+    {
         return judged(
             false,
             "NoReadyReplicas",
             format!("role {} has no ready replica", role.name),
         );
     }
-    if !seen.router_ready() {
-        return judged(false, "RouterNotReady", "the router has no ready Pod".into());
+    if !seen.router_suffices() {
+        let router = seen.router.as_ref().map(router_judged);
+        return judged(
+            false,
+            "RouterNotReady",
+            router.map(|(.., message)| message).unwrap_or_default(),
+        );
     }
     judged(true, "MinimumReplicasReady", "requests are answered".into())
 }
@@ -245,11 +279,7 @@ fn progressing(seen: &Seen, previous: Option<&ModelDeploymentStatus>) -> Judged 
         return judged(true, "Deleting", "Pods and other objects are being removed".into());
     }
     if seen.refused.is_some() {
-        return judged(
-            false,
-            "SpecRefused",
-            "the spec is not accepted; running Pods are left as they are".into(),
-        );
+        return left_as_it_is();
     }
     if let Some((reason, message)) = &seen.blocked {
         return judged(false, reason, message.clone());
@@ -281,21 +311,25 @@ fn progressing(seen: &Seen, previous: Option<&ModelDeploymentStatus>) -> Judged 
         (false, None) if seen.roles.iter().any(|role| role.counts.surplus > 0) => {
             judged(true, "ScalingDown", "Pods beyond the wanted replicas are ending".into())
         }
-        (false, None) if !seen.router_ready() => judged(true, "RouterStarting", "the router has no ready Pod".into()),
+        (false, None) if !seen.router_settled() => judged(true, "RouterStarting", "the router has no ready Pod".into()),
         (false, None) => judged(false, "UpToDate", "everything is as the spec asks for".into()),
     }
 }
 
 fn router_ready(seen: &Seen) -> Judged {
-    let judged = |status, reason, message: String| judged("RouterReady", status, reason, message);
-    match &seen.router {
-        None => judged(true, "NoRouter", "the spec asks for no router".into()),
-        Some(router) if router.desired == 0 => judged(false, "NoReplicas", "the router is scaled to zero".into()),
-        Some(router) if router.ready == 0 => judged(false, "NoReadyReplicas", "the router has no ready Pod".into()),
-        Some(router) if !router.is_ready() => {
-            judged(false, "CoordinatorNotReady", "the coordinator has no ready Pod".into())
-        }
-        Some(router) => judged(
+    let (status, reason, message) = match &seen.router {
+        None => (true, "NoRouter", "the spec asks for no router".into()),
+        Some(router) => router_judged(router),
+    };
+    judged("RouterReady", status, reason, message)
+}
+
+fn router_judged(router: &SeenRouter) -> (bool, &'static str, String) {
+    match router {
+        SeenRouter { desired: 0, .. } => (false, "NoReplicas", "the router is scaled to zero".into()),
+        SeenRouter { ready: 0, .. } => (false, "NoReadyReplicas", "the router has no ready Pod".into()),
+        router if !router.is_ready() => (false, "CoordinatorNotReady", "the coordinator has no ready Pod".into()),
+        router => (
             true,
             "Ready",
             format!("{} of {} router Pods are ready", router.ready, router.desired),
@@ -326,8 +360,36 @@ fn roles_ready(seen: &Seen) -> Judged {
 fn accepted(seen: &Seen) -> Judged {
     match &seen.refused {
         None => judged("SpecAccepted", true, "Accepted", "the spec is rendered"),
-        Some(sentence) => judged("SpecAccepted", false, "Refused", sentence.as_str()),
+        Some(sentence) => refused(sentence),
     }
+}
+
+fn refused(sentence: &str) -> Judged {
+    judged("SpecAccepted", false, "Refused", sentence)
+}
+
+fn left_as_it_is() -> Judged {
+    let message = "the spec is not accepted; running Pods are left as they are";
+    judged("Progressing", false, "SpecRefused", message)
+}
+
+/// The status of a ModelDeployment that cannot be read: what was written before, and that its spec is not accepted.
+pub fn unreadable(
+    generation: Option<i64>,
+    sentence: &str,
+    previous: Option<ModelDeploymentStatus>,
+    now: &Time,
+) -> ModelDeploymentStatus {
+    let mut status = previous.clone().unwrap_or_default();
+    status.observed_generation = generation;
+    status.phase.get_or_insert(Phase::Starting);
+    for judged in [left_as_it_is(), refused(sentence)] {
+        status.conditions.retain(|condition| condition.type_ != judged.type_);
+        status
+            .conditions
+            .push(judged.condition(generation, previous.as_ref(), now));
+    }
+    status
 }
 
 fn signed(count: u32) -> i32 {

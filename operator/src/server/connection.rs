@@ -32,7 +32,11 @@ const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(10);
 /// HTTP/2 streams at once. The API server opens another connection when they are used up.
 const STREAMS: u32 = 100;
-/// HTTP/2 frame and stream window, in bytes.
+/// HTTP/2 streams that a peer opened and reset before they were looked at: with more of them the connection is given up. The API
+/// server may cancel every stream of a connection at once.
+const RESETS: usize = STREAMS as usize;
+/// HTTP/2 stream window, in bytes. Frames keep HTTP/2's own 16 KiB: a connection on which one request's headers take more frames than
+/// the most headers would need is given up, with everybody's requests on it, and clients cut headers into such frames.
 const WINDOW: u32 = 256 << 10;
 /// A request's headers, in bytes and (HTTP/1.1) lines: a user may be in very many groups, each on a line of its own.
 const HEADER_BYTES: usize = 1 << 20;
@@ -44,6 +48,11 @@ pub struct Peer {
     /// The chain it showed, the leaf first, and holds the key of. Empty where it showed none. Not yet trusted for anything.
     pub chain: Arc<[CertificateDer<'static>]>,
 }
+
+/// There was no TLS with a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the TLS handshake failed")]
+pub struct HandshakeFailed;
 
 /// Makes connections of accepted sockets.
 #[derive(Clone)]
@@ -69,8 +78,8 @@ impl Connections {
             .keep_alive_interval(PING)
             .keep_alive_timeout(PONG)
             .max_concurrent_streams(STREAMS)
+            .max_pending_accept_reset_streams(RESETS)
             .initial_stream_window_size(WINDOW)
-            .max_frame_size(WINDOW)
             .max_header_list_size(HEADER_BYTES as u32);
         Connections {
             acceptor: TlsAcceptor::from(Arc::new(config)),
@@ -80,7 +89,15 @@ impl Connections {
     }
 
     /// Serves one connection to its end. `leaving` asks it to finish what it has begun and close.
-    pub async fn serve<H, F>(&self, socket: TcpStream, leaving: CancellationToken, handle: H)
+    ///
+    /// # Errors
+    /// If the TLS handshake failed or did not end in time. How the connection ends after it is the peer's business.
+    pub async fn serve<H, F>(
+        &self,
+        socket: TcpStream,
+        leaving: CancellationToken,
+        handle: H,
+    ) -> Result<(), HandshakeFailed>
     where
         H: Fn(Peer, Request<Incoming>) -> F + Clone,
         F: Future<Output = Response<Body>> + Send + 'static,
@@ -88,8 +105,14 @@ impl Connections {
         let _ = socket.set_nodelay(true);
         let stream = match tokio::time::timeout(HANDSHAKE, self.acceptor.accept(socket)).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
-            Err(_) => return tracing::debug!("a TLS handshake did not end in time"),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                return Err(HandshakeFailed);
+            }
+            Err(_) => {
+                tracing::debug!("a TLS handshake did not end in time");
+                return Err(HandshakeFailed);
+            }
         };
         let session = stream.get_ref().1;
         let peer = Peer {
@@ -130,6 +153,7 @@ impl Connections {
         if let Ok(Err(error)) = ended {
             tracing::debug!(%error, "a connection broke");
         }
+        Ok(())
     }
 }
 

@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Response, StatusCode};
 use model_deployment_crds::metrics::ModelDeploymentMetrics;
+use rustls_pki_types::CertificateDer;
 
 use super::attributes::is_dns_name;
 use super::duration;
@@ -57,6 +59,17 @@ pub trait Answers: Send + Sync + 'static {
         name: &'a str,
         query: MetricsQuery,
     ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>>;
+
+    /// Answers another replica, which is to be known by the certificate `chain` of its connection, at `path` below
+    /// [`REPLICAS`](super::REPLICAS). Nobody is one to whom it does not say so.
+    fn forwarded<'a>(
+        &'a self,
+        _chain: &'a [CertificateDer<'static>],
+        _path: &'a str,
+        _query: &'a Query<'a>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Failure>> {
+        std::future::ready(Err(Failure::unauthorized())).boxed()
+    }
 }
 
 impl MetricsQuery {

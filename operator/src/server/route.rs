@@ -17,10 +17,11 @@ use super::authorization::Decision;
 use super::connection::Peer;
 use super::front_proxy::caller::Caller;
 use super::health::{self, Question};
+use super::meters::Unidentified;
 use super::query::Query;
 use super::response::{self, Body};
 use super::status::Failure;
-use super::{RESOURCE, State, metrics, version};
+use super::{REPLICAS, RESOURCE, State, metrics, version};
 
 /// No request is answered for longer, whatever it asks for: the API server gives up then.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -36,6 +37,8 @@ enum Route<'a> {
     OpenApiDocument,
     Version,
     Health(Question, Option<&'a str>),
+    /// For other replicas alone.
+    Replica(&'a str),
     Resource(ResourcePath<'a>),
     Nowhere,
 }
@@ -56,6 +59,9 @@ impl<'a> Route<'a> {
     fn deeper(path: &'a str) -> Option<Self> {
         if let Some(path) = path.strip_prefix("/apis/worker.gpustack.ai/v1/") {
             return ResourcePath::parse(path).map(Route::Resource);
+        }
+        if let Some(path) = path.strip_prefix(REPLICAS) {
+            return Some(Route::Replica(path));
         }
         let (first, check) = match path.strip_prefix('/')?.split_once('/') {
             Some((first, check)) => (first, Some(check)),
@@ -118,6 +124,7 @@ impl State {
                 };
                 question.answer(state, check, query).ok_or_else(Failure::not_served)
             }
+            Route::Replica(path) => self.answers.forwarded(&peer.chain, path, query).await,
             Route::Resource(_) | Route::Nowhere => Err(Failure::not_served()),
         }
     }
@@ -168,14 +175,20 @@ impl State {
 
     fn identify(&self, peer: &Peer, request: &Parts) -> Option<Caller> {
         let Some(proxy) = self.published.load() else {
+            self.meters.unidentified(Unidentified::NotLoaded);
             tracing::debug!("nobody can be identified before the front proxy's configuration is loaded");
             return None;
         };
         if let Err(reason) = proxy.trusts(&peer.chain, UnixTime::now()) {
+            self.meters.unidentified(Unidentified::Untrusted(&reason));
             tracing::debug!(%reason, "a caller is not identified");
             return None;
         }
-        proxy.caller(&request.headers)
+        let caller = proxy.caller(&request.headers);
+        if caller.is_none() {
+            self.meters.unidentified(Unidentified::NoUser);
+        }
+        caller
     }
 
     async fn authorize(&self, caller: &Caller, attributes: &Attributes) -> Result<(), Failure> {

@@ -109,7 +109,7 @@ fn running(name: String, facts: &Facts, place: &Place) -> IndexedPod {
         address: Some(NOWHERE),
         contested: false,
         host_network: false,
-        container: None,
+        life: None,
         facts: Some(facts.clone()),
     }
 }

@@ -214,9 +214,9 @@ impl Api {
                 answer["status"] = review(&body["spec"]);
                 reply(201, &answer)
             }
-            (Method::GET, Some(name)) if query.contains("watch=true") => self.watch(&path, name, &query),
-            (Method::GET, Some(name)) => {
-                let items: Vec<Value> = self.get(&format!("{path}/{name}")).into_iter().collect();
+            (Method::GET, _) if query.contains("watch=true") => self.watch(&path, selected, &query),
+            (Method::GET, _) if selected.is_some() || query.contains("labelSelector=") => {
+                let items = self.list(&path, selected);
                 let version = self.0.world.lock().log.len().to_string();
                 reply(
                     200,
@@ -247,18 +247,36 @@ impl Api {
                 }
                 _ => refusal(409),
             },
+            (Method::DELETE, _) => match held {
+                None => refusal(404),
+                Some(held) if !holds(&body["preconditions"], &held["metadata"]) => refusal(409),
+                Some(held) => {
+                    self.delete(&path);
+                    reply(200, &held)
+                }
+            },
             _ => refusal(405),
         })
     }
 
-    fn watch(&self, collection: &str, name: &str, query: &str) -> Answer {
+    /// The objects of a collection, or the one that is called `name`. Every label selector selects all: tests put nothing else there.
+    fn list(&self, collection: &str, name: Option<&str>) -> Vec<Value> {
+        let world = self.0.world.lock();
+        let of = |(path, object): (&String, &Value)| {
+            let (found, called) = split(path);
+            (found == collection && name.is_none_or(|name| called == name)).then(|| object.clone())
+        };
+        world.objects.iter().filter_map(of).collect()
+    }
+
+    fn watch(&self, collection: &str, name: Option<&str>, query: &str) -> Answer {
         let from: usize = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("resourceVersion="))
             .unwrap()
             .parse()
             .unwrap();
-        let (inner, collection, name) = (self.0.clone(), collection.to_owned(), name.to_owned());
+        let (inner, collection, name) = (self.0.clone(), collection.to_owned(), name.map(str::to_owned));
         let state = (inner.changed.subscribe(), from);
         let events = stream::unfold(state, move |(mut changed, mut next)| {
             let (inner, collection, name) = (inner.clone(), collection.clone(), name.clone());
@@ -268,7 +286,7 @@ impl Api {
                     match event {
                         Some((of, named, event)) => {
                             next += 1;
-                            if of == collection && named == name {
+                            if of == collection && name.as_ref().is_none_or(|name| named == *name) {
                                 let mut line = serde_json::to_vec(&event).unwrap();
                                 line.push(b'\n');
                                 return Some((Ok(Frame::data(Bytes::from(line))), (changed, next)));
@@ -281,6 +299,12 @@ impl Api {
         });
         Response::new(StreamBody::new(events.boxed()).boxed_unsync())
     }
+}
+
+/// Whether an object's metadata are as the preconditions of a deletion want them.
+fn holds(preconditions: &Value, metadata: &Value) -> bool {
+    let mut wanted = preconditions.as_object().into_iter().flatten();
+    wanted.all(|(name, value)| metadata[name] == *value)
 }
 
 fn split(path: &str) -> (String, String) {

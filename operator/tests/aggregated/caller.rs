@@ -52,13 +52,18 @@ pub struct Caller {
     pub identity: Option<Identity>,
 }
 
-/// An open HTTP/2 connection.
+/// An open HTTP/2 connection. Clones are the same one.
+#[derive(Clone)]
 pub struct Connection {
     sender: http2::SendRequest<Empty<Bytes>>,
 }
 
 impl Caller {
-    async fn connect(&self, protocol: &[u8]) -> std::io::Result<TokioIo<tokio_rustls::client::TlsStream<TcpStream>>> {
+    /// A TLS connection on which nothing was said yet.
+    pub async fn connect(
+        &self,
+        protocol: &[u8],
+    ) -> std::io::Result<TokioIo<tokio_rustls::client::TlsStream<TcpStream>>> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.authority.clone()).unwrap();
         let builder = rustls::ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -108,6 +113,13 @@ impl Caller {
 }
 
 impl Connection {
+    /// Waits until nothing can be sent on it any more.
+    pub async fn closed(&mut self) {
+        while !self.sender.is_closed() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
     pub async fn send(&mut self, method: Method, path: &str, headers: &[(&str, &str)]) -> Result<Answer, hyper::Error> {
         self.sender.ready().await?;
         let path = format!("https://server{path}");

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use http::Method;
 use k8s_openapi::ByteString;
-use model_deployment_operator::certificates::{self, Config, ServingCertificate};
+use model_deployment_operator::certificates::{self, Config, Provider, ReplicaIdentity, ServingCertificate};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::api::Api;
-use crate::issued::Authority;
+use crate::issued::{Authority, Identity, params};
 
 const LEAF: &str = "/api/v1/namespaces/sys/secrets/op-tls";
 const AUTHORITY: &str = "/api/v1/namespaces/sys/secrets/op-tls-ca";
@@ -27,23 +28,38 @@ const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.worker
 struct Replica {
     leading: watch::Sender<bool>,
     serving: ServingCertificate,
+    identity: ReplicaIdentity,
     running: JoinHandle<()>,
 }
 
 impl Replica {
     fn start(api: &Api, leading: bool) -> Self {
+        Self::with(api, leading, Provider::Operator)
+    }
+
+    fn with(api: &Api, leading: bool, provider: Provider) -> Self {
         let (sender, receiver) = watch::channel(leading);
         let serving = ServingCertificate::default();
         let config = Config {
+            provider,
             namespace: "sys".into(),
             service: "op".into(),
             secret: "op-tls".into(),
+            authority_secret: "op-tls-ca".into(),
             api_service: "v1.worker.gpustack.ai".into(),
         };
-        let running = tokio::spawn(certificates::run(api.client(), config, receiver, serving.clone()));
+        let identity = ReplicaIdentity::new("op", "sys").unwrap();
+        let running = tokio::spawn(certificates::run(
+            api.client(),
+            config,
+            receiver,
+            serving.clone(),
+            identity.clone(),
+        ));
         Replica {
             leading: sender,
             serving,
+            identity,
             running,
         }
     }
@@ -382,17 +398,179 @@ async fn the_leaf_is_trusted_at_every_moment_of_a_renewal() {
     assert_eq!(count(&bundle(&api)), 2, "the old authority is still trusted");
 }
 
+/// The renewal of an authority, as two replicas see it that call each other: at no moment does one of them show what the other does not
+/// believe, and what both show in the end comes from the new one.
+async fn replicas_believe_each_other_while(api: &Api, provider: Provider, renew: impl Fn(&Api)) {
+    let replicas = [true, false].map(|leading| Replica::with(api, leading, provider));
+    let shown = || {
+        let keys = replicas
+            .each_ref()
+            .map(|replica| replica.identity.credentials().key.clone());
+        keys.map(|key| key.map(|key| key.cert[0].clone()))
+    };
+    let ready = || shown().iter().all(Option::is_some) && replicas.iter().all(|replica| replica.serving.is_loaded());
+    while !ready() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let believe = || {
+        let [one, other] = &replicas;
+        [(one, other), (other, one)].into_iter().all(|(asking, owner)| {
+            let credentials = asking.identity.credentials();
+            let key = credentials.key.as_ref().unwrap();
+            let serves = owner.serving.current().unwrap();
+            owner.identity.trusts(&key.cert, UnixTime::now()).is_ok()
+                && is_served(&credentials.servers, &serves.cert[0])
+        })
+    };
+    assert!(believe());
+    let first = shown();
+    assert_ne!(first[0], first[1], "each has a certificate of its own");
+
+    let old = api.get(AUTHORITY).unwrap();
+    renew(api);
+    let since = tokio::time::Instant::now();
+    while shown().iter().zip(&first).any(|(now, first)| now == first) {
+        assert!(believe(), "{:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(300));
+        sleep(Duration::from_millis(500)).await;
+    }
+    assert!(believe());
+    let authority = text(&api.get(AUTHORITY).unwrap()["data"]["tls.crt"]);
+    assert_ne!(authority, text(&old["data"]["tls.crt"]));
+    let authority = CertificateDer::from_pem_slice(authority.as_bytes()).unwrap();
+    let alone = ReplicaIdentity::new("op", "sys").unwrap();
+    alone.swap(None, &[authority], &[]);
+    for shown in shown() {
+        assert!(alone.trusts(&[shown.unwrap()], UnixTime::now()).is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_believe_each_other_at_every_moment_of_a_renewal() {
+    let api = installed();
+    api_service(&api);
+    replicas_believe_each_other_while(&api, Provider::Operator, |api| api.delete(AUTHORITY)).await;
+}
+
+/// The serving certificate is another's, and so is its authority.
+#[tokio::test(start_paused = true)]
+async fn replicas_believe_each_other_whoever_keeps_what_they_serve_with() {
+    let api = installed();
+    let issuer = Authority::new("issuer");
+    api.put(LEAF, kept_by_another(&issuer, for_our_service()));
+    let renew = |api: &Api| damage(api, AUTHORITY, "tls.key", "garbage");
+    replicas_believe_each_other_while(&api, Provider::Secret, renew).await;
+
+    // Who has a certificate of that authority, even for a replica's name, is no replica.
+    let replica = Replica::with(&api, false, Provider::Secret);
+    while replica.identity.credentials().key.is_none() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let Identity { chain, .. } = crate::replica::client(&issuer);
+    assert!(replica.identity.trusts(&chain, UnixTime::now()).is_err());
+}
+
 /// Whether the API server, which trusts `bundle`, takes `leaf` for our Service.
 fn is_trusted(leaf: &str, bundle: &str) -> bool {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle.as_bytes()).map(Result::unwrap));
+    is_served(
+        &Arc::new(roots),
+        &CertificateDer::from_pem_slice(leaf.as_bytes()).unwrap(),
+    )
+}
+
+/// Whether somebody who trusts `roots` takes `leaf` for our Service.
+fn is_served(roots: &Arc<RootCertStore>, leaf: &CertificateDer<'_>) -> bool {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider)
         .build()
         .unwrap();
-    let leaf = CertificateDer::from_pem_slice(leaf.as_bytes()).unwrap();
     let name = "op.sys.svc".try_into().unwrap();
     verifier
-        .verify_server_cert(&leaf, &[], &name, &[], UnixTime::now())
+        .verify_server_cert(leaf, &[], &name, &[], UnixTime::now())
         .is_ok()
+}
+
+/// A Secret as cert-manager keeps one.
+fn kept_by_another(authority: &Authority, params: rcgen::CertificateParams) -> Value {
+    let Identity { chain, key } = authority.issue(params);
+    let PrivateKeyDer::Pkcs8(key) = key else { panic!() };
+    let certificate = format!("{}{}", pem_of(&chain[0]), authority.pem);
+    let key = pem::encode(&pem::Pem::new("PRIVATE KEY", key.secret_pkcs8_der().to_vec()));
+    let data = |text: &str| serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"annotations": {"cert-manager.io/certificate-name": "op"}},
+        "data": {"tls.crt": data(&certificate), "tls.key": data(&key), "ca.crt": data(&authority.pem)},
+    })
+}
+
+/// What cert-manager would issue for our Service.
+fn for_our_service() -> rcgen::CertificateParams {
+    let mut leaf = params("op.sys.svc");
+    leaf.subject_alt_names = vec![rcgen::SanType::DnsName("op.sys.svc".try_into().unwrap())];
+    leaf.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    leaf
+}
+
+/// The first certificate of a Secret.
+fn leaf_of(secret: &Value) -> Value {
+    let chain = text(&secret["data"]["tls.crt"]);
+    let end = "-----END CERTIFICATE-----\n";
+    let leaf = format!("{}{end}", chain.split_once(end).unwrap().0);
+    serde_json::to_value(ByteString(leaf.into_bytes())).unwrap()
+}
+
+#[tokio::test]
+async fn a_secret_that_another_keeps_is_followed_and_never_written() {
+    let api = installed();
+    api_service(&api);
+    let replicas = [true, false].map(|leading| Replica::with(&api, leading, Provider::Secret));
+    // It comes later than the operator, and its authority is renewed with it.
+    for authority in ["first", "second"].map(Authority::new) {
+        api.put(LEAF, kept_by_another(&authority, for_our_service()));
+        for replica in &replicas {
+            replica.serves(&api, &leaf_of(&api.get(LEAF).unwrap())).await;
+        }
+    }
+    let good = api.get(LEAF).unwrap();
+    // What cannot be served is not: the key of another, then one that has ended.
+    damage(
+        &api,
+        LEAF,
+        "tls.key",
+        &rcgen::KeyPair::generate().unwrap().serialize_pem(),
+    );
+    let mut ended = for_our_service();
+    ended.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    api.put(LEAF, kept_by_another(&Authority::new("third"), ended));
+    // The operator's own authority is kept all the same, for what the replicas say to each other.
+    api.until("the authority is made", |api| api.get(AUTHORITY).is_some())
+        .await;
+    api.delete(AUTHORITY);
+    api.until("the authority is made again", |api| api.get(AUTHORITY).is_some())
+        .await;
+    for replica in &replicas {
+        replica.serves(&api, &leaf_of(&good)).await;
+    }
+    let written = api.asked().into_iter().filter(|asked| asked.method != Method::GET);
+    for asked in written {
+        assert_eq!(
+            (asked.method, asked.body["metadata"]["name"].as_str()),
+            (Method::POST, Some("op-tls-ca"))
+        );
+    }
+    assert!(api.asked().iter().all(|asked| !asked.path.contains("apiservices")));
+}
+
+/// A leaf whose issuer's clock is ahead of ours.
+#[tokio::test]
+async fn a_leaf_is_taken_up_when_its_time_comes() {
+    let api = installed();
+    let replica = Replica::with(&api, false, Provider::Secret);
+    let mut early = for_our_service();
+    early.not_before = (std::time::SystemTime::now() + Duration::from_secs(2)).into();
+    api.put(LEAF, kept_by_another(&Authority::new("ahead"), early));
+    replica.serves(&api, &leaf_of(&api.get(LEAF).unwrap())).await;
 }

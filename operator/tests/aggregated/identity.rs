@@ -174,7 +174,9 @@ async fn the_last_good_trust_stays_when_the_published_one_breaks_or_goes() {
 
 /// One authority for users and the proxy, and no names: every user could speak for every other.
 #[tokio::test]
-async fn a_shared_authority_without_names_identifies_nobody() {
+async fn a_shared_authority_without_names_identifies_nobody_and_is_said() {
+    let log = Log::default();
+    let _guard = log.capture();
     let stage = Stage::new().await;
     let shared = Stage::bare().await;
     shared.publish(json!({"client-ca-file": shared.proxy.pem, "requestheader-client-ca-file": shared.proxy.pem}));
@@ -190,6 +192,9 @@ async fn a_shared_authority_without_names_identifies_nobody() {
         .await;
     assert_eq!(shared.front().get(METRICS, ALICE).await.code, 401);
     assert_eq!(stage.front().get(METRICS, ALICE).await.code, 200);
+    let text = log.text();
+    let warning = "requestheader-allowed-names is empty: every user could speak for any other";
+    assert!(text.contains("WARN") && text.contains(warning), "{text}");
 }
 
 #[tokio::test]
@@ -243,11 +248,7 @@ async fn upgrades_are_refused() {
 #[tokio::test]
 async fn a_missing_role_binding_is_named_once_and_discovery_is_served() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false)
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.capture();
     let stage = Stage::forbidden().await;
     stage
         .api
@@ -273,6 +274,12 @@ async fn a_missing_role_binding_is_named_once_and_discovery_is_served() {
 struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
 
 impl Log {
+    /// Keeps what this thread logs.
+    fn capture(&self) -> tracing::subscriber::DefaultGuard {
+        let writer = tracing_subscriber::fmt().with_writer(self.clone()).with_ansi(false);
+        tracing::subscriber::set_default(writer.finish())
+    }
+
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }

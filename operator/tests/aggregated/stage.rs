@@ -70,6 +70,27 @@ impl Answers for Played {
     }
 }
 
+/// Publishes the usual trust in `proxy`, with `changes` to it.
+pub fn publish(api: &Api, proxy: &Authority, changes: Value) {
+    let mut data = json!({
+        "client-ca-file": Authority::new("users").pem,
+        "requestheader-client-ca-file": proxy.pem,
+        "requestheader-allowed-names": "[]",
+        "requestheader-username-headers": r#"["X-Remote-User"]"#,
+        "requestheader-group-headers": r#"["X-Remote-Group"]"#,
+        "requestheader-extra-headers-prefix": r#"["X-Remote-Extra-"]"#,
+        "requestheader-uid-headers": r#"["X-Remote-Uid"]"#,
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        data[key] = value.clone();
+    }
+    data.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    api.put(
+        PUBLISHED,
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system"}, "data": data}),
+    );
+}
+
 pub struct Stage {
     pub api: Api,
     pub metrics: Played,
@@ -116,9 +137,13 @@ impl Stage {
             shutdown_delay: Duration::ZERO,
         };
         let server = Server::new(config, api.client(), Arc::new(metrics.clone()), certificate);
+        let follower = tokio::spawn(server.follow_front_proxy());
         let serving = tokio::spawn({
             let shutdown = shutdown.clone();
-            async move { server.serve(socket, shutdown).await.unwrap() }
+            async move {
+                server.serve(socket, shutdown).await.unwrap();
+                follower.abort();
+            }
         });
         let caller = Caller {
             address,
@@ -146,23 +171,7 @@ impl Stage {
 
     /// Publishes the usual trust, with `changes` to it.
     pub fn publish(&self, changes: Value) {
-        let mut data = json!({
-            "client-ca-file": Authority::new("users").pem,
-            "requestheader-client-ca-file": self.proxy.pem,
-            "requestheader-allowed-names": "[]",
-            "requestheader-username-headers": r#"["X-Remote-User"]"#,
-            "requestheader-group-headers": r#"["X-Remote-Group"]"#,
-            "requestheader-extra-headers-prefix": r#"["X-Remote-Extra-"]"#,
-            "requestheader-uid-headers": r#"["X-Remote-Uid"]"#,
-        });
-        for (key, value) in changes.as_object().unwrap() {
-            data[key] = value.clone();
-        }
-        data.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        self.api.put(
-            PUBLISHED,
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system"}, "data": data}),
-        );
+        publish(&self.api, &self.proxy, changes);
     }
 
     /// The API server's front proxy.

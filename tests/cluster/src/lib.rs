@@ -43,6 +43,7 @@ use std::process::ExitCode;
 pub use cluster::{Cluster, Output};
 pub use control_plane::Program;
 pub use error::Error;
+pub use tools::helm;
 
 /// What a cluster needs beyond the control plane, helm and the routers.
 #[derive(Clone, Copy, Debug, Default)]

@@ -112,10 +112,7 @@ impl Tools {
             Some(kubectl) => kubectl,
             None => kubernetes.program(&cache, "kubectl").await?,
         };
-        let helm = match found::helm().await {
-            Some(helm) => helm,
-            None => go::Module::read(&go::HELM)?.program(&cache, "helm").await?,
-        };
+        let helm = helm().await?;
         let prometheus = if setup.prometheus {
             let module = go::Module::read(&go::PROMETHEUS)?;
             let (prometheus, promtool) = (
@@ -138,6 +135,17 @@ impl Tools {
             routers,
             operator,
         })
+    }
+}
+
+/// Finds or builds helm, which needs no cluster for what it renders.
+///
+/// # Errors
+/// If it is neither there nor can be built.
+pub async fn helm() -> Result<PathBuf, Error> {
+    match found::helm().await {
+        Some(helm) => Ok(helm),
+        None => go::Module::read(&go::HELM)?.program(&Cache::open()?, "helm").await,
     }
 }
 

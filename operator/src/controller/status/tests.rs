@@ -35,6 +35,14 @@ fn router(ready: i32) -> SeenRouter {
     }
 }
 
+/// A router that is scaled to zero.
+fn off() -> SeenRouter {
+    SeenRouter {
+        desired: 0,
+        ..router(0)
+    }
+}
+
 fn seen(roles: Vec<SeenRole>, router: Option<SeenRouter>) -> Seen {
     Seen {
         generation: Some(3),
@@ -82,6 +90,10 @@ fn the_phase_says_the_whole_in_one_word() {
         (seen(server(2, 2), Some(router(0))), Phase::Degraded),
         (seen(server(2, 2), Some(router(1))), Phase::Ready),
         (seen(server(0, 0), None), Phase::Ready),
+        (seen(server(0, 0), Some(router(1))), Phase::Ready),
+        (seen(server(0, 0), Some(router(0))), Phase::Starting),
+        (seen(server(0, 0), Some(off())), Phase::Ready),
+        (seen(server(2, 2), Some(off())), Phase::Degraded),
         (deleting, Phase::Deleting),
     ] {
         assert_eq!(status(&seen, None, &now()).phase, Some(phase), "{seen:?}");
@@ -120,11 +132,58 @@ fn available_means_that_requests_are_answered() {
         (seen(server(2, 1), None), "True/MinimumReplicasReady"),
         (seen(server(2, 0), None), "False/NoReadyReplicas"),
         (seen(half, None), "False/NoReadyReplicas"),
-        (seen(server(0, 0), None), "False/NoReplicas"),
         (seen(server(2, 2), Some(router(0))), "False/RouterNotReady"),
+        (seen(server(2, 2), Some(off())), "False/RouterNotReady"),
+        // Nothing is asked for, as of a Deployment that is scaled to zero.
+        (seen(server(0, 0), None), "True/NoReplicas"),
+        (seen(server(0, 0), Some(off())), "True/NoReplicas"),
+        (seen(server(0, 0), Some(router(1))), "True/NoReplicas"),
+        (seen(server(0, 0), Some(router(0))), "False/RouterNotReady"),
     ] {
         assert_eq!(condition(&seen, None, "Available"), told);
     }
+}
+
+#[test]
+fn nothing_is_on_its_way_where_nothing_is_wanted() {
+    let coordinated = |coordinator| SeenRouter {
+        coordinator: Some(coordinator),
+        ..router(1)
+    };
+    for (seen, told) in [
+        (seen(server(0, 0), None), "False/UpToDate"),
+        (seen(server(2, 2), Some(off())), "False/UpToDate"),
+        (seen(server(2, 2), Some(router(0))), "True/RouterStarting"),
+        (seen(server(2, 2), Some(coordinated((1, 0)))), "True/RouterStarting"),
+        (seen(server(2, 2), Some(coordinated((0, 0)))), "False/UpToDate"),
+    ] {
+        assert_eq!(condition(&seen, None, "Progressing"), told);
+    }
+}
+
+#[test]
+fn a_deployment_that_cannot_be_read_is_told_so_and_keeps_what_was_told_before() {
+    let before = status(&seen(server(2, 2), None), None, &now());
+    let told = unreadable(Some(4), "no", Some(before.clone()), &later());
+    let reasons: Vec<_> = told
+        .conditions
+        .iter()
+        .map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str()))
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            ("Available", "True", "MinimumReplicasReady"),
+            ("RouterReady", "True", "NoRouter"),
+            ("RolesReady", "True", "AllReplicasReady"),
+            ("Progressing", "False", "SpecRefused"),
+            ("SpecAccepted", "False", "Refused"),
+        ]
+    );
+    assert_eq!((told.observed_generation, told.phase), (Some(4), before.phase));
+    assert_eq!((&told.endpoint, &told.roles), (&before.endpoint, &before.roles));
+    assert_eq!(unreadable(Some(4), "no", Some(told.clone()), &later()), told);
+    assert_eq!(unreadable(Some(1), "no", None, &now()).phase, Some(Phase::Starting));
 }
 
 #[test]

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume};
+use k8s_openapi::api::core::v1::{
+    ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, KeyToPath, Pod, SecretProjection,
+    Volume, VolumeProjection,
+};
 
 use super::environment::{self, Addresses, EnvironmentError};
 use super::objects::{Entries, ObjectError, Objects};
@@ -95,45 +98,12 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 async fn files(volume: &Volume, pod: &Pod, addresses: Addresses, objects: &Objects) -> Result<Files, EnvironmentError> {
     let mut files = Files::new();
-    if let Some(secret) = &volume.secret {
-        let (name, optional) = (
-            secret.secret_name.clone().unwrap_or_default(),
-            secret.optional.unwrap_or(false),
-        );
-        let entries = objects.secret(&name, optional).await?;
-        select(&mut files, "Secret", &name, entries, secret.items.as_deref(), optional)?;
-    }
-    if let Some(map) = &volume.config_map {
-        let optional = map.optional.unwrap_or(false);
-        let entries = objects.config_map(&map.name, optional).await?;
-        select(
-            &mut files,
-            "ConfigMap",
-            &map.name,
-            entries,
-            map.items.as_deref(),
-            optional,
-        )?;
-    }
-    if let Some(downward) = &volume.downward_api {
-        tell(&mut files, downward.items.as_deref(), pod, addresses)?;
-    }
-    for source in volume
-        .projected
-        .iter()
-        .flat_map(|projected| projected.sources.iter().flatten())
-    {
+    for source in sources(volume) {
         if let Some(secret) = &source.secret {
             let optional = secret.optional.unwrap_or(false);
             let entries = objects.secret(&secret.name, optional).await?;
-            select(
-                &mut files,
-                "Secret",
-                &secret.name,
-                entries,
-                secret.items.as_deref(),
-                optional,
-            )?;
+            let items = secret.items.as_deref();
+            select(&mut files, "Secret", &secret.name, entries, items, optional)?;
         }
         if let Some(map) = &source.config_map {
             let optional = map.optional.unwrap_or(false);
@@ -158,6 +128,33 @@ async fn files(volume: &Volume, pod: &Pod, addresses: Addresses, objects: &Objec
         }
     }
     Ok(files)
+}
+
+/// What a volume's files come from. A volume of one source is a projected volume of that one.
+fn sources(volume: &Volume) -> impl Iterator<Item = VolumeProjection> {
+    let secret = volume.secret.clone().map(|secret| VolumeProjection {
+        secret: Some(SecretProjection {
+            name: secret.secret_name.unwrap_or_default(),
+            items: secret.items,
+            optional: secret.optional,
+        }),
+        ..VolumeProjection::default()
+    });
+    let config_map = volume.config_map.clone().map(|map| VolumeProjection {
+        config_map: Some(ConfigMapProjection {
+            name: map.name,
+            items: map.items,
+            optional: map.optional,
+        }),
+        ..VolumeProjection::default()
+    });
+    let downward_api = volume.downward_api.clone().map(|downward| VolumeProjection {
+        downward_api: Some(DownwardAPIProjection { items: downward.items }),
+        ..VolumeProjection::default()
+    });
+    let projected = volume.projected.clone().and_then(|projected| projected.sources);
+    let alone = [secret, config_map, downward_api].into_iter().flatten();
+    alone.chain(projected.into_iter().flatten())
 }
 
 fn select(

@@ -1,8 +1,8 @@
-//! Where an engine Pod stands, by its name.
+//! What an engine Pod's name says: whose Pod it is and where it stands.
 
-/// Where an engine Pod stands.
+/// What an engine Pod's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place<'a> {
+pub struct Named<'a> {
     /// The role's name.
     pub role: &'a str,
     /// The replica's ordinal.
@@ -11,28 +11,28 @@ pub struct Place<'a> {
     pub member: u32,
 }
 
-/// The place that the name `pod` stands for in the ModelDeployment `md`: `<md>-<role>-<ordinal>[-<member>]` (resource contract,
+/// What the name `pod` says in the ModelDeployment `md`: `<md>-<role>-<ordinal>[-<member>]` (resource contract,
 /// "Engine Pods"). Where two roles would read one name (`a` and `a-0`), the one that the Pod itself names, `hint`, is taken.
-pub fn place<'a>(
+pub fn named<'a>(
     md: &str,
     roles: impl IntoIterator<Item = &'a str>,
     pod: &str,
     hint: Option<&str>,
-) -> Option<Place<'a>> {
+) -> Option<Named<'a>> {
     let rest = pod.strip_prefix(md)?.strip_prefix('-')?;
-    let mut places = roles.into_iter().filter_map(|role| {
+    let mut readings = roles.into_iter().filter_map(|role| {
         let numbers = rest.strip_prefix(role)?.strip_prefix('-')?;
         let (ordinal, member) = match numbers.split_once('-') {
             Some((ordinal, member)) => (number(ordinal)?, number(member)?),
             None => (number(numbers)?, 0),
         };
-        Some(Place { role, ordinal, member })
+        Some(Named { role, ordinal, member })
     });
-    let first = places.next()?;
+    let first = readings.next()?;
     if hint == Some(first.role) {
         return Some(first);
     }
-    Some(places.find(|place| hint == Some(place.role)).unwrap_or(first))
+    Some(readings.find(|named| hint == Some(named.role)).unwrap_or(first))
 }
 
 /// A number as we write it: digits without a leading zero.
