@@ -232,21 +232,3 @@ async fn a_pod_whose_identity_changed_meanwhile_is_discarded() {
         );
     }
 }
-
-/// Two rounds of hanging Pods fit into the request, so that Pods queued behind them are still read.
-#[tokio::test]
-async fn a_pod_queued_behind_hanging_ones_is_read_and_the_answer_comes_in_time() {
-    let (good, hung) = (engine(Behaviour::Serve(BODY)).await, engine(Behaviour::Hang).await);
-    let mut ports = vec![hung.port; 63];
-    ports.push(good.port);
-    let deployment = deployment(&ports);
-    let snapshots = snapshots(vec![deployment.clone()]);
-    for window in [None, Some(Duration::from_secs(3))] {
-        let answer = snapshots.answer(&deployment, Query { window });
-        let answer = tokio::time::timeout(Duration::from_secs(8), answer).await;
-        let answer = answer.expect("always inside 8 s").unwrap();
-        assert_eq!(answer.processing[0].pod_count, 1);
-        let timeouts = answer.missing.iter().filter(|missing| missing.code == "Timeout");
-        assert_eq!(timeouts.count(), 63);
-    }
-}

@@ -97,6 +97,7 @@ struct State {
     published: Published,
     /// Cancelled when open connections are told to finish.
     finishing: CancellationToken,
+    started: Instant,
 }
 
 impl Server {
@@ -121,6 +122,7 @@ impl Server {
             openapi: OpenApi::of::<ModelDeploymentMetrics>(),
             published: Published::default(),
             finishing: CancellationToken::new(),
+            started: Instant::now(),
         };
         Server {
             config,

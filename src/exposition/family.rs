@@ -25,12 +25,12 @@ pub struct Histogram {
 /// Why a family gives no figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// The family is declared with another type (this word); code `Absent`.
-    OtherType(&'static str),
     /// A cap cut lines of it; code `TooLarge`.
     TooLarge,
     /// A line or a value of it is bad; code `NotUsable`.
     NotUsable(Damage),
+    /// The family is declared with another type (this word); code `Absent`.
+    OtherType(&'static str),
     /// No line of it is in the body, though it may be declared there; code `Absent`.
     Absent {
         /// A `# HELP` or `# TYPE` line names it.
@@ -176,10 +176,8 @@ impl Collected {
         }
     }
 
+    /// The order of the flaws is the order of their codes (metrics contract, end of section 6).
     fn judge(self) -> Result<Samples, Flaw> {
-        if let Some(other) = self.other_type {
-            return Err(Flaw::OtherType(other));
-        }
         if self.cut {
             return Err(Flaw::TooLarge);
         }
@@ -187,14 +185,16 @@ impl Collected {
         if let Some(damage) = parts.iter().find_map(|part| part.damage) {
             return Err(Flaw::NotUsable(damage));
         }
-        if parts.iter().all(|part| part.is_absent()) && !self.has_buckets {
-            return Err(Flaw::Absent {
-                declared: self.declared,
-            });
-        }
-        match self.kind {
+        let (declared, other_type) = (self.declared, self.other_type);
+        let is_absent = parts.iter().all(|part| part.is_absent()) && !self.has_buckets;
+        let samples = match self.kind {
+            _ if is_absent => Err(Flaw::Absent { declared }),
             Kind::Gauge | Kind::Counter => Ok(Samples::Values(self.value.series)),
             Kind::Histogram => self.join().map(Samples::Histograms).map_err(Flaw::NotUsable),
+        };
+        match (samples, other_type) {
+            (Ok(_) | Err(Flaw::Absent { .. }), Some(other)) => Err(Flaw::OtherType(other)),
+            (samples, _) => samples,
         }
     }
 
@@ -217,9 +217,10 @@ impl Collected {
                 },
             );
         }
-        if self.buckets.damage.is_none() {
-            for ((labels, bound), count) in self.buckets.series {
-                let histogram = histograms.get_mut(&labels).ok_or(Damage::Lacking)?;
+        let is_whole = self.buckets.damage.is_none();
+        for ((labels, bound), count) in self.buckets.series {
+            let histogram = histograms.get_mut(&labels).ok_or(Damage::Lacking)?;
+            if is_whole {
                 histogram.buckets.insert(bound, count);
             }
         }

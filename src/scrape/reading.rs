@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use jiff::{Timestamp, TimestampRound, Unit};
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use tokio::time::Instant;
 
 use super::unread::Unread;
@@ -55,14 +55,20 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// The last whole microsecond, on both clocks: windows are as long as the written times are apart.
     pub(super) fn now() -> Self {
-        let wall = Timestamp::now();
-        let microseconds = TimestampRound::new()
-            .smallest(Unit::Microsecond)
-            .mode(jiff::RoundMode::Trunc);
+        let (now, monotonic) = (Timestamp::now(), Instant::now());
+        let wall = whole_microseconds(now);
+        let begun = now.duration_since(wall).unsigned_abs();
         Self {
-            wall: wall.round(microseconds).unwrap_or(wall),
-            monotonic: Instant::now(),
+            wall,
+            monotonic: monotonic.checked_sub(begun).unwrap_or(monotonic),
         }
     }
+}
+
+/// The last whole microsecond at or before a time. Answers are written in microseconds.
+pub(crate) fn whole_microseconds(time: Timestamp) -> Timestamp {
+    let microseconds = TimestampRound::new().smallest(Unit::Microsecond).mode(RoundMode::Floor);
+    time.round(microseconds).unwrap_or(time)
 }

@@ -15,6 +15,7 @@ use super::subject::{Figure, Subject, overflow};
 use crate::fields::{self, Field, List};
 use crate::index::{Deployment, IndexedPod};
 use crate::pod::{Facts, Producer};
+use crate::scrape::whole_microseconds;
 use crate::window::Trail;
 
 /// What came of the reads of a plan, by Pod UID.
@@ -262,7 +263,7 @@ impl<'a> Answer<'a> {
                 name: self.deployment.name.clone(),
                 namespace: self.deployment.namespace.clone(),
             },
-            timestamp: MicroTime(self.timestamp),
+            timestamp: MicroTime(whole_microseconds(self.timestamp)),
             processing: gauges(List::Processing),
             queueing: gauges(List::Queueing),
             latency: windows(List::Latency),

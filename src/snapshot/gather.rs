@@ -19,7 +19,7 @@ use crate::exposition;
 use crate::fields::{self, Code};
 use crate::index::{Deployment, IndexedPod};
 use crate::pod::{Life, Listener, Producer};
-use crate::scrape::{Scraper, Target, Unread, limits};
+use crate::scrape::{Fetch, Scraper, Target, Unread, limits};
 use crate::window::{Sample, Store, Trail};
 
 /// How often state that nobody asks for is looked for.
@@ -36,22 +36,22 @@ pub struct Query {
 type Lookup = dyn Fn(&str, &str) -> Option<Deployment> + Send + Sync;
 
 /// Answers the `metrics` subresource. One for the process: it holds the state of all windows.
-pub struct Snapshots {
-    scraper: Scraper,
+pub struct Snapshots<S = Scraper> {
+    scraper: S,
     store: Arc<Store<Fault>>,
     lookup: Box<Lookup>,
 }
 
-impl fmt::Debug for Snapshots {
+impl<S> fmt::Debug for Snapshots<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshots").finish_non_exhaustive()
     }
 }
 
-impl Snapshots {
+impl<S: Fetch> Snapshots<S> {
     /// Needs a Tokio runtime, on which it forgets state that is not asked for any more. `lookup` is the index's present answer; it is
     /// asked around each read.
-    pub fn new(scraper: Scraper, lookup: impl Fn(&str, &str) -> Option<Deployment> + Send + Sync + 'static) -> Self {
+    pub fn new(scraper: S, lookup: impl Fn(&str, &str) -> Option<Deployment> + Send + Sync + 'static) -> Self {
         let store = Arc::new(Store::default());
         let kept = Arc::downgrade(&store);
         tokio::spawn(async move {
@@ -125,15 +125,15 @@ impl Snapshots {
 }
 
 /// The reading of one Pod for one request.
-struct Read<'a> {
-    snapshots: &'a Snapshots,
+struct Read<'a, S> {
+    snapshots: &'a Snapshots<S>,
     permits: &'a Semaphore,
     deployment: &'a Deployment,
     pod: &'a IndexedPod,
     producer: Producer,
 }
 
-impl Read<'_> {
+impl<S: Fetch> Read<'_, S> {
     async fn trail(&self, window: Option<Duration>) -> Result<Trail, Fault> {
         let first = self.once(life(self.pod), None).await?;
         let Some(window) = window else {
@@ -157,7 +157,7 @@ impl Read<'_> {
         let reading = self
             .snapshots
             .scraper
-            .get(target.clone(), Instant::now() + limits::FETCH)
+            .fetch(target.clone(), Instant::now() + limits::FETCH)
             .await;
         let body = reading.body.map_err(Fault::unread)?;
         let (owner, life_after) = self.present()?;

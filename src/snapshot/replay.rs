@@ -17,8 +17,8 @@ use crate::exposition;
 use crate::fields::{self, Code};
 use crate::index::{Deployment, IndexedPod, Phase};
 use crate::pod::Life;
-use crate::scrape::{Unread, Unreadable, limits};
-use crate::window::{History, Sample, Trail};
+use crate::scrape::{Unread, Unreadable, limits, whole_microseconds};
+use crate::window::{self, History, Sample, Trail};
 
 /// Later readings count as made then: no window is longer than five minutes, and clocks end somewhere.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -131,13 +131,18 @@ pub fn replay(
     timestamp: Timestamp,
 ) -> Result<ModelDeploymentMetrics, Refusal> {
     readings.sort_by_key(|reading| reading.at);
-    let origin = Instant::now();
+    let (start, origin) = (whole_microseconds(start), Instant::now());
     let mut deployment = deployment.clone();
     let mut reads = HashMap::new();
     deployment.pods.retain_mut(|pod| {
-        let mut history = History::default();
+        let (mut history, mut asked) = (History::default(), Duration::ZERO);
         let of_pod = readings.iter().filter(|reading| reading.pod == pod.name);
-        let results = of_pod.map(|reading| (reading, read(pod, reading, start, origin, &mut history)));
+        let results = of_pod.map(|reading| {
+            if moment(reading) - std::mem::replace(&mut asked, moment(reading)) > window::KEPT {
+                history = History::default();
+            }
+            (reading, read(pod, reading, start, origin, &mut history))
+        });
         let Some((last, result)) = results.last() else {
             return false;
         };
@@ -165,10 +170,15 @@ fn read(
     };
     let facts = pod.facts.as_ref().ok_or_else(unreadable)?;
     let exposition = exposition::read(body, fields::wanted(facts.producer)).map_err(|_| Fault::not_exposition())?;
-    let at = Duration::from_micros((reading.at.min(LONGEST).as_secs_f64() * 1e6).round() as u64);
+    let at = moment(reading);
     let observed_at = start.checked_add(at).unwrap_or(Timestamp::MAX);
     let sample = Sample::new(reading.life, facts.producer, observed_at, origin + at, exposition);
     Ok(history.add(sample))
+}
+
+/// When a reading was made, in whole microseconds.
+fn moment(reading: &Replayed) -> Duration {
+    Duration::from_micros(((reading.at.min(LONGEST).as_nanos() + 500) / 1000) as u64)
 }
 
 /// Stands for a Pod that the plan names anyway.

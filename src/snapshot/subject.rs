@@ -260,9 +260,9 @@ impl Subject<'_> {
     }
 }
 
-/// The length of a window, to the microsecond, as the times of the two reads are written.
+/// The length of a window, as the number nearest to its microseconds.
 fn seconds(baseline: Baseline) -> f64 {
-    (baseline.window.as_secs_f64() * 1e6).round() / 1e6
+    baseline.window.as_micros() as f64 / 1e6
 }
 
 /// An infinite figure, which is no value any more than an infinite sample is (metrics contract, section 4).

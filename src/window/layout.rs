@@ -67,7 +67,7 @@ impl HistogramIncrease {
 /// One figure for each scheduler and each label set apart from ranks, priorities and process numbers.
 ///
 /// Where a series without a priority exists it is the total over priorities, and the others are dropped; else they are added. Tensor,
-/// pipeline and expert ranks, and whatever else repeats a scheduler's figures, are one: the greatest.
+/// pipeline and expert ranks, and whatever else repeats a scheduler's figures, are one: the greatest, and of equals the first.
 fn schedulers<'a, T>(
     series: impl Iterator<Item = (&'a Labels, T)>,
     add: impl Fn(&mut T, T),
@@ -96,7 +96,7 @@ fn schedulers<'a, T>(
         .filter_map(|replicas| {
             replicas
                 .into_values()
-                .max_by(|one, two| weight(one).total_cmp(&weight(two)))
+                .reduce(|best, other| if weight(&other) > weight(&best) { other } else { best })
         })
         .collect()
 }

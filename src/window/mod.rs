@@ -24,5 +24,5 @@ pub use history::History;
 pub use layout::{HistogramIncrease, total};
 pub use quantile::quantiles;
 pub use sample::{Sample, State};
-pub use store::Store;
+pub use store::{KEPT, Store};
 pub use trail::{Baseline, NoBaseline, Trail};

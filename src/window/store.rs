@@ -19,8 +19,8 @@ use crate::pod::Life;
 /// A sample younger than this is reused, and a Pod is not asked again: reading is load on the serving loop.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Kept after the last read: twice what a window can reach back, so that a slow poller keeps its baselines.
-const KEPT: Duration = Duration::from_secs(600);
+/// State is kept for this long after the last read: twice what a window can reach back, so that a slow poller keeps its baselines.
+pub const KEPT: Duration = Duration::from_secs(600);
 
 /// The state of all Pods. `F` says why a read failed.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ pub struct Trail {
 pub struct Baseline {
     /// Place among the trail's samples.
     pub(super) place: usize,
-    /// Length of the window.
+    /// Length of the window, in whole microseconds, as the times of its two reads are written.
     pub window: Duration,
 }
 
@@ -106,7 +106,7 @@ impl Trail {
     ) -> Result<Baseline, NoBaseline> {
         let last = self.last();
         for (place, sample) in self.samples.iter().enumerate().skip(1) {
-            let window = last.instant.duration_since(sample.instant);
+            let window = between(sample, last);
             if window < YOUNGEST || sample.order > newest {
                 continue;
             }
@@ -120,4 +120,11 @@ impl Trail {
         }
         Err(NoBaseline::FirstSample)
     }
+}
+
+/// The time between two reads: what their `observedAt` are apart, unless somebody set the clock. The two clocks are not read at one
+/// instant, so what is less than a microsecond is rounded away.
+fn between(earlier: &Sample, later: &Sample) -> Duration {
+    let nanoseconds = later.instant.duration_since(earlier.instant).as_nanos();
+    Duration::from_micros(u64::try_from((nanoseconds + 500) / 1000).unwrap_or(u64::MAX))
 }

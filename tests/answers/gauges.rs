@@ -112,6 +112,61 @@ fn prefill_and_decode_stay_separate_and_roles_are_in_order() {
     assert_eq!(answer.processing[0].value, 1.0);
 }
 
+#[test]
+fn three_roles_and_a_router_have_entries_of_their_own() {
+    let body = |running: u32| format!("vllm:num_requests_running {running}\nvllm:num_requests_waiting 0\n");
+    let answer = Scene::new()
+        .role("small", RoleKind::Server, Producer::Vllm, 1, |_| {})
+        .role("large", RoleKind::Server, Producer::Vllm, 2, |_| {})
+        .role("lost", RoleKind::Server, Producer::Vllm, 2, |_| {})
+        .router(Producer::VllmRouter, 1, |_| {})
+        .read("small/0", 2.0, body(1))
+        .read("large/0", 1.0, body(20))
+        .read("large/1", 0.0, body(300))
+        .fail("lost/0", 0.0, "Timeout")
+        .fail("lost/1", 0.0, "Terminating")
+        .read(
+            "router/0",
+            0.0,
+            "vllm_router_running_requests 321\nvllm_router_active_workers 3\n",
+        )
+        .answer();
+    let entries: Vec<_> = answer
+        .processing
+        .iter()
+        .map(|gauge| {
+            (
+                &*gauge.name,
+                &*gauge.scope,
+                gauge.role.as_deref(),
+                gauge.value,
+                gauge.pod_count,
+            )
+        })
+        .collect();
+    assert_eq!(
+        entries,
+        [
+            ("router-reported-workers", "router", None, 3.0, 1),
+            ("router-running", "router", None, 321.0, 1),
+            ("running", "engine", Some("large"), 320.0, 2),
+            ("running", "engine", Some("small"), 1.0, 1),
+        ]
+    );
+    let observed: Vec<_> = answer
+        .queueing
+        .iter()
+        .map(|gauge| {
+            (
+                gauge.role.as_deref(),
+                gauge.expected_pods,
+                gauge.observed_at.0.as_second(),
+            )
+        })
+        .collect();
+    assert_eq!(observed, [(Some("large"), 2, 0), (Some("small"), 1, 2)]);
+}
+
 /// Expected: 2 registered workers in every capture of the router.
 #[test]
 fn vllm_router_reported_workers_and_running() {

@@ -1,6 +1,7 @@
 //! Finite samples whose sum, mean or quantile is past all numbers: no value, and never `null` in an answer.
 
 use model_deployment::pod::Producer;
+use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use model_deployment_crds::role::RoleKind;
 
 use crate::scene::{Scene, code, gauge, windowed};
@@ -10,6 +11,40 @@ const TTFT: &str = "vllm:time_to_first_token_seconds";
 
 /// More than half of what a number holds.
 const VAST: f64 = 1e308;
+
+/// Figures are the nearest numbers to what the body says, and an answer that is read again holds the same ones.
+#[test]
+fn figures_are_exact_and_stay_so_through_json() {
+    for (written, value) in [
+        ("0.30000000000000004", 0.1 + 0.2),
+        ("0.1", 0.1),
+        ("1e22", 1e22),
+        ("5e-324", f64::from_bits(1)),
+        ("2.2250738585072014E-308", f64::MIN_POSITIVE),
+        ("1.7976931348623157e+308", f64::MAX),
+        // Halfway between two numbers: to the even one.
+        ("9007199254740993", 9_007_199_254_740_992.0),
+        ("9007199254740995.0", 9_007_199_254_740_996.0),
+        ("18446744073709551617", 18_446_744_073_709_551_616.0),
+        ("123456789.12345678", 123_456_789.123_456_78),
+        ("2.0000000000000004", 2.0 + 2.0 * f64::EPSILON),
+        ("-0", 0.0),
+    ] {
+        let answer = Scene::server(Producer::Vllm)
+            .read("server/0", 0.0, format!("{RUNNING} {written}\n"))
+            .answer();
+        assert_eq!(
+            gauge(&answer.processing, "running", Some("server")).value,
+            value,
+            "{written}"
+        );
+        let json = serde_json::to_string(&answer).unwrap();
+        let again: ModelDeploymentMetrics = serde_json::from_str(&json).unwrap();
+        assert_eq!(again, answer, "{written}");
+        let untyped: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(untyped["processing"][0]["value"].as_f64(), Some(value), "{written}");
+    }
+}
 
 #[test]
 fn series_that_add_up_past_all_numbers_are_not_usable() {

@@ -2,12 +2,14 @@
 
 mod captures;
 mod codes;
+mod deadlines;
 mod gauges;
 mod idle;
 mod magnitude;
 mod polling;
 mod ranks;
 mod refusals;
+mod reports;
 mod rows;
 mod scene;
 mod windows;

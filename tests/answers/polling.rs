@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use model_deployment::exposition;
 use model_deployment::fields::wanted;
 use model_deployment::pod::{Life, Producer};
-use model_deployment::window::{Increase, NoBaseline, Sample, Store, Trail};
+use model_deployment::window::{History, Increase, NoBaseline, Sample, Store, Trail};
 use tokio::time::{Instant, advance, sleep};
 
 const REQUESTS: &str = "vllm_router_requests_total";
@@ -220,6 +220,37 @@ async fn a_clock_that_steps_changes_no_window() {
         assert!(
             (10.0..10.1).contains(&seconds) && (gained - seconds * 1000.0).abs() < 0.5,
             "{seconds} {gained}"
+        );
+    }
+}
+
+/// The two clocks of a read are not looked at in one instant.
+#[tokio::test(start_paused = true)]
+async fn windows_are_whole_microseconds_whatever_lies_between_the_clocks() {
+    for (nanoseconds, window) in [
+        (999_999_700, Some(1_000_000)),
+        (999_999_400, None),
+        (2_000_000_499, Some(2_000_000)),
+    ] {
+        let mut history = History::default();
+        let first = Instant::now();
+        let add = |history: &mut History, instant| {
+            let exposition =
+                exposition::read(format!("{REQUESTS} 1\n").as_bytes(), wanted(Producer::VllmRouter)).unwrap();
+            history.add(Sample::new(
+                LIFE,
+                Producer::VllmRouter,
+                Timestamp::UNIX_EPOCH,
+                instant,
+                exposition,
+            ))
+        };
+        add(&mut history, first);
+        let trail = add(&mut history, first + Duration::from_nanos(nanoseconds));
+        let baseline = trail.baseline(std::iter::once(REQUESTS)).ok();
+        assert_eq!(
+            baseline.map(|baseline| baseline.window),
+            window.map(Duration::from_micros)
         );
     }
 }

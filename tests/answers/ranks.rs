@@ -140,6 +140,25 @@ fn of_histograms_the_rank_with_the_greatest_gain_in_count_is_taken() {
     assert_eq!((entry.samples, entry.value), (4.0, 2.0));
 }
 
+#[test]
+fn of_ranks_that_gained_as_many_observations_the_first_is_taken() {
+    let body = |count: u32, sums: [u32; 2]| {
+        let lines = sums.into_iter().enumerate().map(|(rank, sum)| {
+            let labels = format!("{{tp_rank=\"{rank}\"}}");
+            format!(
+                "sglang:kv_transfer_total_mb_sum{labels} {sum}\nsglang:kv_transfer_total_mb_count{labels} {count}\n"
+            )
+        });
+        lines.collect::<String>()
+    };
+    let answer = Scene::pair(Producer::Sglang)
+        .read("prefill/0", 0.0, body(0, [0, 0]))
+        .read("prefill/0", 10.0, body(4, [8, 12]))
+        .fail("decode/0", 0.0, "Refused")
+        .answer();
+    assert_eq!(windowed(&answer.transfer, "transfer-size").value, 2.0);
+}
+
 const TTFT: &str = "vllm:time_to_first_token_seconds";
 
 /// One engine's histogram with these buckets.

@@ -161,6 +161,40 @@ fn a_family_that_is_gone_is_absent_and_never_again_not_exported_yet() {
     assert_eq!(code(&answer, REQUESTS), ("Absent", true));
 }
 
+/// As in the operator's memory; a read that failed is a read.
+#[test]
+fn what_was_seen_is_forgotten_ten_minutes_after_the_last_read() {
+    let gone = "vllm_router_active_workers 2\n";
+    let after = |seconds| {
+        router()
+            .read("router/0", 0.0, requests(10))
+            .read("router/0", seconds, gone)
+    };
+    assert_eq!(code(&after(600.0).answer(), REQUESTS), ("Absent", true));
+    assert_eq!(code(&after(601.0).answer(), REQUESTS), ("NotExportedYet", true));
+    let answer = after(601.0).fail("router/0", 300.0, "Timeout").answer();
+    assert_eq!(code(&answer, REQUESTS), ("Absent", true));
+    let answer = router()
+        .read("router/0", 0.0, requests(10))
+        .restarted()
+        .read("router/0", 601.0, requests(50))
+        .answer();
+    assert_eq!(code(&answer, REQUESTS), ("FirstSample", true));
+}
+
+/// Both ends of a window are written in microseconds: it is as long as they are apart.
+#[test]
+fn reads_happen_in_whole_microseconds_and_windows_run_between_them() {
+    let answer = router()
+        .read("router/0", 0.000_000_9, requests(10))
+        .read("router/0", 8.000_001_9, requests(26))
+        .answer();
+    let entry = windowed(&answer.traffic, "successful-requests");
+    assert_eq!(entry.observed_at.0.as_microsecond(), 8_000_002);
+    assert_eq!((entry.window_seconds, entry.samples), (8.000_001, 16.0));
+    assert_eq!(entry.value, 16.0 / 8.000_001);
+}
+
 #[test]
 fn a_restarted_container_is_a_reset_while_its_former_samples_could_serve() {
     let scene = |seconds| {

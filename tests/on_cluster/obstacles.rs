@@ -12,7 +12,7 @@ use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test, 
 pub fn tests() -> Vec<Test> {
     vec![
         test!(a_foreign_pod_is_left_alone_and_said_so),
-        test!(of_two_deployments_that_want_one_name_one_has_it),
+        test!(of_two_deployments_that_want_one_name_the_first_has_it),
         test!(refused_services_hold_up_no_pod),
         test!(a_spec_that_makes_an_invalid_pod_costs_no_pod),
         test!(a_foreign_key_in_a_selector_is_taken_out),
@@ -73,48 +73,31 @@ async fn a_foreign_pod_is_left_alone_and_said_so(scenario: Arc<Scenario>) -> Out
     Ok(())
 }
 
-async fn of_two_deployments_that_want_one_name_one_has_it(scenario: Arc<Scenario>) -> Outcome {
+async fn of_two_deployments_that_want_one_name_the_first_has_it(scenario: Arc<Scenario>) -> Outcome {
     let namespace = &scenario.cluster.namespace("namesakes").await?;
-    let role = |manifest: String, role: &str| manifest.replace("name: server", &format!("name: {role}"));
-    let (one, other) = (role(vllm("a-b", 1, ""), "c"), role(vllm("a", 1, ""), "b-c"));
-    scenario.apply(namespace, &format!("{one}---\n{other}")).await?;
-    let started = Instant::now();
-    let (winner, loser) = loop {
-        let reasons = [
-            scenario.get(namespace, "md/a-b").await?,
-            scenario.get(namespace, "md/a").await?,
-        ]
-        .map(|md| condition(&md, "Progressing")["reason"] == "NameTaken");
-        match reasons {
-            [false, true] => break ("a-b", "a"),
-            [true, false] => break ("a", "a-b"),
-            [true, true] => {}
-            [false, false] => {}
-        }
-        ensure!(started.elapsed() < PATIENCE, "NameTaken: {reasons:?}");
+    let named = |name: &str, role: &str| {
+        let manifest = vllm(name, 1, "  terminationGracePeriodSeconds: 1");
+        manifest.replace("name: server", &format!("name: {role}"))
     };
-    scenario
-        .wait(namespace, "condition=RolesReady", &format!("md/{winner}"))
-        .await?;
-    let pod = scenario.get(namespace, "pod/a-b-c-0").await?;
+    let owner = async || -> Result<Value, Failure> {
+        let pod = scenario.get(namespace, "pod/a-b-c-0").await?;
+        Ok(pod["metadata"]["ownerReferences"][0]["name"].clone())
+    };
+    scenario.apply(namespace, &named("a-b", "c")).await?;
+    scenario.wait(namespace, "condition=RolesReady", "md/a-b").await?;
+    scenario.apply(namespace, &named("a", "b-c")).await?;
+    let message = reason(&scenario, namespace, "a", "Progressing", "NameTaken").await?;
     ensure!(
-        pod["metadata"]["ownerReferences"][0]["name"] == winner,
-        "it is {}'s",
-        pod["metadata"]["ownerReferences"]
+        message.ends_with("1 more could not be kept up: Service a-b-c"),
+        "the sentence is {message:?}"
     );
+    ensure!(owner().await? == "a-b", "the Pod is {}'s", owner().await?);
     // The other one has it once it is free.
     scenario
-        .kubectl(&["delete", "md", winner, "--namespace", namespace])
+        .kubectl(&["delete", "md", "a-b", "--namespace", namespace])
         .await?;
-    scenario
-        .wait(namespace, "condition=RolesReady", &format!("md/{loser}"))
-        .await?;
-    let pod = scenario.get(namespace, "pod/a-b-c-0").await?;
-    ensure!(
-        pod["metadata"]["ownerReferences"][0]["name"] == loser,
-        "it is {}'s",
-        pod["metadata"]["ownerReferences"]
-    );
+    scenario.wait(namespace, "condition=RolesReady", "md/a").await?;
+    ensure!(owner().await? == "a", "the Pod is {}'s", owner().await?);
     Ok(())
 }
 

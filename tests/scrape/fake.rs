@@ -56,7 +56,7 @@ impl Fake {
         Self::start(super::LOOPBACK, Some(config), vec![Step::Write(metrics())]).await
     }
 
-    /// Listens on an address. A request for `/hang` hangs whatever the steps say.
+    /// Listens on an address.
     pub async fn start(address: IpAddr, tls: Option<ServerConfig>, steps: Vec<Step>) -> Self {
         let listener = TcpListener::bind((address, 0)).await.expect("a port");
         let socket = listener.local_addr().expect("an address");
@@ -99,13 +99,6 @@ impl Fake {
         self.events.try_recv().is_err()
     }
 
-    /// The requests that came since anyone looked.
-    pub fn requests(&mut self) -> usize {
-        std::iter::from_fn(|| self.events.try_recv().ok())
-            .filter(|event| matches!(event, Event::Request(_)))
-            .count()
-    }
-
     async fn event(&mut self) -> Event {
         self.events.recv().await.expect("the server runs")
     }
@@ -127,9 +120,7 @@ async fn follow<S: AsyncRead + AsyncWrite + Unpin>(
         head.push(stream.read_u8().await.ok()?);
     }
     let head = String::from_utf8(head).ok()?;
-    let hang = head.starts_with("GET /hang ");
     let _ = events.send(Event::Request(head));
-    let steps = if hang { &[Step::Hang] } else { steps };
     for step in steps {
         match step {
             Step::Write(bytes) => {

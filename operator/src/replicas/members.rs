@@ -53,9 +53,19 @@ impl Members {
 
     /// The other replica that owns `key`; `None` where this one does, or nobody is known to be ready.
     pub fn elsewhere(&self, key: &str) -> Option<Member> {
+        self.owner(key, |_| true).filter(|owner| owner.name != self.own)
+    }
+
+    /// The replica that would own `key` without this one; `None` where no other is known to be ready.
+    pub fn without_this(&self, key: &str) -> Option<Member> {
+        self.owner(key, |name| name != self.own)
+    }
+
+    fn owner(&self, key: &str, counts: impl Fn(&str) -> bool) -> Option<Member> {
         let ready = self.ready.load();
-        let owner = ownership::owner(ready.keys().map(String::as_str), key)?;
-        (owner != self.own).then(|| Member {
+        let names = ready.keys().map(String::as_str).filter(|name| counts(name));
+        let owner = ownership::owner(names, key)?;
+        Some(Member {
             name: owner.to_owned(),
             addresses: ready[owner].clone(),
         })
@@ -212,6 +222,9 @@ mod tests {
                 seen("a", &["b"]).elsewhere(&uid).map(|member| member.name),
                 Some("b".into())
             );
+            let others = [seen("a", &[]), seen("a", &["a"]), seen("a", &["a", "b"])];
+            let others = others.map(|members| members.without_this(&uid).map(|member| member.name));
+            assert_eq!(others, [None, None, Some("b".into())]);
             // Of two exactly one keeps it, and the other knows which.
             let (a, b) = (
                 seen("a", &["a", "b"]).elsewhere(&uid),

@@ -23,8 +23,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) struct Question {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// Of the ModelDeployment that the asking replica means.
-    pub(super) uid: String,
+    /// Of the ModelDeployment that the asking replica means; none where it has not seen any yet.
+    pub(super) uid: Option<String>,
     pub(super) query: MetricsQuery,
     /// How long the answer may take.
     pub(super) within: Duration,
@@ -52,9 +52,10 @@ impl Question {
             query: MetricsQuery { window },
             within,
         } = self;
+        let uid = uid.as_ref().map_or_else(String::new, |uid| format!("&uid={uid}"));
         let window = window.map_or_else(String::new, |window| format!("&window={}ns", window.as_nanos()));
         format!(
-            "{REPLICAS}{VERSION}/namespaces/{namespace}/{PLURAL}/{name}/metrics?uid={uid}{window}&timeout={}ns",
+            "{REPLICAS}{VERSION}/namespaces/{namespace}/{PLURAL}/{name}/metrics?timeout={}ns{uid}{window}",
             within.as_nanos()
         )
     }
@@ -71,7 +72,7 @@ impl Question {
             }) => Ok(Question {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
-                uid: query.get("uid").unwrap_or_default().to_owned(),
+                uid: query.get("uid").map(str::to_owned),
                 query: MetricsQuery::parse(query)?,
                 within: query
                     .timeout()?
@@ -96,7 +97,7 @@ mod tests {
         fn a_question_arrives_as_it_was_asked(
             namespace in "[a-z0-9][a-z0-9-]{0,20}",
             name in "[a-z0-9][a-z0-9.-]{0,20}",
-            uid in "[0-9a-f]{8}-[0-9a-f]{4}",
+            uid in proptest::option::of("[0-9a-f]{8}-[0-9a-f]{4}"),
             window in proptest::option::of(1_000_000_000..=3_000_000_000u64),
             within in 1..=8_000_000_000u64,
         ) {

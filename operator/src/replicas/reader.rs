@@ -1,6 +1,6 @@
 //! A read of metrics, from the question to whoever answers it.
 //!
-//! The index says whether there is such a ModelDeployment, here and nowhere else: another replica's ignorance is never a 404.
+//! This replica's index says whether there is such a ModelDeployment: another's ignorance is never a 404.
 
 use std::sync::Arc;
 
@@ -63,32 +63,15 @@ impl Reader {
     }
 
     /// Has `owner` answer.
-    async fn there(
-        &self,
-        owner: &Member,
-        deployment: &Deployment,
-        query: MetricsQuery,
-        until: Instant,
-    ) -> Result<Answer, Unanswered> {
-        let question = Question {
-            namespace: deployment.namespace.clone(),
-            name: deployment.name.clone(),
-            uid: deployment.uid.clone(),
-            query,
-            within: limits::REQUEST,
-        };
+    async fn there(&self, owner: &Member, question: Question, until: Instant) -> Result<Answer, Unanswered> {
+        let (namespace, name) = (question.namespace.clone(), question.name.clone());
         let asked = forward::ask(&self.identity, owner, question, until).await;
         match &asked {
             Ok(_) => self.counts.answered(),
             Err(unanswered) => {
                 self.counts.unanswered(unanswered);
-                tracing::info!(
-                    owner = owner.name,
-                    namespace = deployment.namespace,
-                    name = deployment.name,
-                    "the replica that owns the windows did not answer: {}",
-                    sentence(unanswered)
-                );
+                let (owner, reason) = (&owner.name, sentence(unanswered));
+                tracing::info!(%owner, %namespace, %name, "the replica that keeps the windows did not answer: {reason}");
             }
         }
         asked
@@ -115,17 +98,23 @@ impl Reader {
         } = question;
         let deployment = self.index.is_listed().then(|| self.index.deployment(namespace, name));
         match deployment.flatten() {
-            Some(deployment) if deployment.uid == question.uid => match self.here(&deployment, *query, end).await {
-                Ok(metrics) => Reply::Metrics(Box::new(metrics)),
-                Err(Refusal::NoAnswer(sentence)) => Reply::NoAnswer(sentence),
-                Err(Refusal::NotFound) => Reply::Unknown,
-            },
+            Some(deployment) if question.uid.as_ref().is_none_or(|uid| *uid == deployment.uid) => {
+                match self.here(&deployment, *query, end).await {
+                    Ok(metrics) => Reply::Metrics(Box::new(metrics)),
+                    Err(Refusal::NoAnswer(sentence)) => Reply::NoAnswer(sentence),
+                    Err(Refusal::NotFound) => Reply::Unknown,
+                }
+            }
             _ => Reply::Unknown,
         }
     }
 }
 
 impl Answers for Reader {
+    fn is_listed(&self) -> bool {
+        self.index.is_listed()
+    }
+
     fn answer<'a>(
         &'a self,
         namespace: &'a str,
@@ -134,15 +123,25 @@ impl Answers for Reader {
     ) -> BoxFuture<'a, Result<ModelDeploymentMetrics, Refusal>> {
         async move {
             let end = Instant::now() + limits::REQUEST;
-            // An index that has not listed everything does not know what is absent.
-            if !self.index.is_listed() {
-                return Err(Refusal::NoAnswer(
-                    "the operator has just started and has not listed the Pods yet".into(),
-                ));
-            }
-            let deployment = self.index.deployment(namespace, name).ok_or(Refusal::NotFound)?;
-            if let Some(owner) = self.members.elsewhere(&deployment.uid) {
-                if let Ok(answer) = self.there(&owner, &deployment, query, end - KEPT_BACK).await {
+            // An index that has not listed everything does not know what is absent; another replica's may.
+            let deployment = match self.index.is_listed() {
+                true => Some(self.index.deployment(namespace, name).ok_or(Refusal::NotFound)?),
+                false => None,
+            };
+            let key = format!("{namespace}/{name}");
+            let owner = match deployment {
+                Some(_) => self.members.elsewhere(&key),
+                None => self.members.without_this(&key),
+            };
+            if let Some(owner) = owner {
+                let question = Question {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                    uid: deployment.as_ref().map(|deployment| deployment.uid.clone()),
+                    query,
+                    within: limits::REQUEST,
+                };
+                if let Ok(answer) = self.there(&owner, question, end - KEPT_BACK).await {
                     return answer;
                 }
                 let needed = query.window.unwrap_or_default() + LEAST + limits::ASSEMBLY;
@@ -152,7 +151,12 @@ impl Answers for Reader {
                     )));
                 }
             }
-            self.here(&deployment, query, end).await
+            match deployment {
+                Some(deployment) => self.here(&deployment, query, end).await,
+                None => Err(Refusal::NoAnswer(
+                    "the operator has just started and has not listed the Pods yet".into(),
+                )),
+            }
         }
         .boxed()
     }

@@ -1,7 +1,7 @@
 //! Health checks, in Kubernetes' form.
 //!
-//! Liveness never depends on anyone else. Readiness says that this process has its certificate and is not leaving: not that it
-//! leads, nor that the API server can be reached, because one hiccup of that would take the discovery documents away.
+//! Liveness never depends on anyone else. Readiness says that this process has begun, has its certificate and is not leaving: not
+//! that it leads, nor that the API server can be reached, because one hiccup of that would take the discovery documents away.
 
 use http::{Response, StatusCode};
 
@@ -22,6 +22,8 @@ pub enum Question {
 /// What the checks look at.
 #[derive(Debug, Clone, Copy)]
 pub struct State {
+    /// The process has seen what it answers from, or has waited for it long enough.
+    pub begun: bool,
     /// The serving certificate is loaded.
     pub certificate: bool,
     /// The process was told to end.
@@ -45,6 +47,7 @@ impl Question {
             Question::Ready => {
                 vec![
                     ping,
+                    ("begun", state.begun),
                     ("serving-certificate", state.certificate),
                     ("shutdown", !state.leaving),
                 ]
@@ -94,6 +97,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     const LEAVING: State = State {
+        begun: true,
         certificate: true,
         leaving: true,
     };
@@ -111,7 +115,7 @@ mod tests {
         assert_eq!(code, 500);
         assert_eq!(
             text,
-            "[+]ping ok\n[+]serving-certificate ok\n[-]shutdown failed: reason withheld\nreadyz check failed\n"
+            "[+]ping ok\n[+]begun ok\n[+]serving-certificate ok\n[-]shutdown failed: reason withheld\nreadyz check failed\n"
         );
         assert_eq!(ask(Question::Live, LEAVING, None, "").await, (200, "ok".into()));
         assert_eq!(ask(Question::Health, LEAVING, None, "").await, (200, "ok".into()));

@@ -52,6 +52,9 @@ pub enum Refusal {
 
 /// Whoever knows the answers.
 pub trait Answers: Send + Sync + 'static {
+    /// Whether everything that answers come from was listed once. Until then there are none.
+    fn is_listed(&self) -> bool;
+
     /// Answers for one ModelDeployment, within the contract's eight seconds. Dropped when the caller leaves.
     fn answer<'a>(
         &'a self,

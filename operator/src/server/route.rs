@@ -29,6 +29,8 @@ use super::{GROUP, GROUP_VERSION, REPLICAS, RESOURCE, State, metrics, version};
 
 /// No request is answered for longer, whatever it asks for: the API server gives up then.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Longest that a replica waits for what it answers from before it is ready without. A second is usual.
+const BEGINNING: Duration = Duration::from_secs(30);
 const READ: &str = "GET, HEAD";
 
 /// Where a path leads.
@@ -139,6 +141,7 @@ impl State {
             Route::Version => Ok(response::json(StatusCode::OK, &version::info(), query.pretty(headers))),
             Route::Health(question, check) => {
                 let state = health::State {
+                    begun: self.has_begun(),
                     certificate: self.certificate.is_loaded(),
                     leaving: self.leaving.load(Ordering::Relaxed),
                 };
@@ -147,6 +150,13 @@ impl State {
             Route::Replica(path) => self.answers.forwarded(&peer.chain, path, query).await,
             Route::Resource(_) | Route::Nowhere => Err(Failure::not_served()),
         }
+    }
+
+    /// Whether what is asked here can be answered: a replica that has just started would refuse what another one answers. What keeps it
+    /// from beginning for long is no reason to take the discovery documents away.
+    fn has_begun(&self) -> bool {
+        let seen = self.published.load().is_some() && self.answers.is_listed();
+        seen || self.started.elapsed() > BEGINNING
     }
 
     /// Who, then may they, then what: in this order, so that nobody learns what exists who may not ask.

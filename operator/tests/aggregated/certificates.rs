@@ -156,6 +156,13 @@ async fn the_first_replica_makes_both_before_anyone_leads() {
     .await;
     let leaf = api.get(LEAF).unwrap();
     replica.serves(&api, &leaf["data"]["tls.crt"]).await;
+    // Ninety days from an hour ago.
+    let left = replica
+        .serving
+        .expires()
+        .unwrap()
+        .duration_since(jiff::Timestamp::now());
+    assert_eq!(left.as_hours(), 90 * 24 - 2, "{left}");
     assert_eq!(leaf["type"], "kubernetes.io/tls");
     assert_eq!(
         leaf["metadata"]["ownerReferences"],

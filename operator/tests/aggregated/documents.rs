@@ -14,7 +14,8 @@ const AGGREGATOR: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// kubernetes/kubernetes#60807, #75788: a discovery document that fails blocks every namespace deletion.
 #[tokio::test]
 async fn documents_are_served_while_everything_else_is_down() {
-    let stage = Stage::bare().await;
+    let stage = Stage::new().await;
+    let reviews = stage.api.reviews().len();
     stage.api.set_down(true);
     for path in [
         "/apis",
@@ -35,7 +36,7 @@ async fn documents_are_served_while_everything_else_is_down() {
         let answer = stage.anyone().get(path, &[("x-remote-user", "admin")]).await;
         assert_eq!(answer.code, 200, "{path}");
     }
-    assert!(stage.api.reviews().is_empty());
+    assert_eq!(stage.api.reviews().len(), reviews);
 }
 
 #[tokio::test]

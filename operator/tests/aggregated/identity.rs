@@ -114,7 +114,24 @@ async fn before_the_trust_is_known_nobody_is_identified_and_discovery_is_served(
     let stage = Stage::bare().await;
     assert_eq!(stage.front().get(METRICS, ALICE).await.code, 401);
     assert_eq!(stage.anyone().get("/apis/worker.gpustack.ai/v1", &[]).await.code, 200);
-    assert_eq!(stage.anyone().get("/readyz", &[]).await.code, 200);
+}
+
+/// A replica that has just started is not sent to while it would refuse what another one answers; but nothing that keeps it from
+/// beginning takes the discovery documents away for longer than half a minute.
+#[tokio::test(start_paused = true)]
+async fn a_replica_is_ready_when_it_can_answer_or_has_waited_long_enough() {
+    let stage = Stage::bare().await;
+    let ready = async || stage.anyone().get("/readyz", &[]).await.code;
+    *stage.metrics.listed.lock() = false;
+    assert_eq!(ready().await, 500);
+    stage.publish(json!({}));
+    stage.until_code(&stage.front(), 200).await;
+    assert_eq!(ready().await, 500);
+    *stage.metrics.listed.lock() = true;
+    assert_eq!(ready().await, 200);
+    *stage.metrics.listed.lock() = false;
+    tokio::time::sleep(std::time::Duration::from_secs(31)).await;
+    assert_eq!(ready().await, 200);
 }
 
 /// kubevirt/kubevirt#2180, kubernetes/kubernetes#65724: some clusters have no client-ca-file.

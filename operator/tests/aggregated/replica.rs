@@ -122,14 +122,27 @@ fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Task {
     Task(tokio::spawn(task))
 }
 
-/// An index that knows the ModelDeployment `uid` with its Pod; without one, an index that has listed nothing but that there is nothing.
-fn index(uid: Option<&str>, pod: &Pod) -> Index {
+/// What a replica has seen of the ModelDeployment.
+#[derive(Clone, Copy)]
+pub enum Seen {
+    /// It, with this UID, and its Pod.
+    Uid(&'static str),
+    /// That there is none.
+    Nothing,
+    /// Not even that yet.
+    NotYet,
+}
+
+fn index(seen: Seen, pod: &Pod) -> Index {
     let index = Index::default();
+    if matches!(seen, Seen::NotYet) {
+        return index;
+    }
     index.observe_replica_set(&Event::<k8s_openapi::api::apps::v1::ReplicaSet>::InitDone);
     index.observe_deployment(&Event::<k8s_openapi::api::apps::v1::Deployment>::InitDone);
     index.observe_pod(&Event::InitDone);
     index.observe_model_deployment(&Event::InitDone);
-    let Some(uid) = uid else { return index };
+    let Seen::Uid(uid) = seen else { return index };
     let object: ModelDeployment = serde_json::from_value(json!({
         "apiVersion": "worker.gpustack.ai/v1alpha1", "kind": "ModelDeployment",
         "metadata": {"namespace": "ns", "name": "chat", "uid": uid},
@@ -171,8 +184,7 @@ fn index(uid: Option<&str>, pod: &Pod) -> Index {
 /// What a replica is given.
 pub struct Given<'a> {
     pub pod: &'a Pod,
-    /// Of the ModelDeployment that it knows.
-    pub uid: Option<&'a str>,
+    pub seen: Seen,
     /// Who issues what it serves and shows.
     pub issuer: &'a Authority,
     pub trusts: Vec<&'a Authority>,
@@ -182,7 +194,7 @@ impl<'a> Given<'a> {
     pub fn usual(pod: &'a Pod, authority: &'a Authority) -> Self {
         Given {
             pod,
-            uid: Some(UID),
+            seen: Seen::Uid(UID),
             issuer: authority,
             trusts: vec![authority],
         }
@@ -208,7 +220,7 @@ impl Replica {
         let api = Api::new();
         let proxy = Authority::new("front proxy");
         publish(&api, &proxy, json!({}));
-        let index = Arc::new(index(given.uid, given.pod));
+        let index = Arc::new(index(given.seen, given.pod));
         let config = scrape::Config {
             allow: vec!["127.0.0.0/8".parse().unwrap()],
             ..scrape::Config::default()
@@ -261,10 +273,10 @@ impl Replica {
             shutdown,
             _tasks: [trusting, serving, following],
         };
-        // 404 of no object says that the caller is known; what is there is not read yet.
+        // No object is looked for of that name, and no Pod read.
         let nothing = METRICS.replace("chat", "nothing");
         until("it knows whom to believe", async || {
-            replica.front.get(&nothing, ALICE).await.code == 404
+            replica.front.get(&nothing, ALICE).await.code != 401
         })
         .await;
         replica
@@ -296,7 +308,7 @@ impl Replica {
 
     /// Whether it takes another for the owner of the ModelDeployment.
     pub fn forwards(&self) -> bool {
-        self.members.elsewhere(UID).is_some()
+        self.members.elsewhere("ns/chat").is_some()
     }
 
     pub async fn read(&self, query: &str) -> Answer {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::caller::{Answer, Caller};
 use crate::issued::{Authority, Identity, params};
-use crate::replica::{CLIENT, Given, Plays, Pod, Replica, TTFT, UID, client, code, played, server};
+use crate::replica::{CLIENT, Given, Plays, Pod, Replica, Seen, TTFT, UID, client, code, played, server};
 use crate::stage::{ALICE, METRICS, answer};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -232,9 +232,9 @@ async fn what_is_no_answer_to_the_question_is_not_passed_on() {
 #[tokio::test]
 async fn what_one_replica_does_not_know_is_not_absent() {
     let (pod, authority) = (Pod::start().await, Authority::new("ours"));
-    for uid in [None, Some("md-0")] {
+    for seen in [Seen::NotYet, Seen::Nothing, Seen::Uid("md-0")] {
         let given = Given {
-            uid,
+            seen,
             ..Given::usual(&pod, &authority)
         };
         let ignorant = Replica::start("op-b", given).await;
@@ -242,11 +242,38 @@ async fn what_one_replica_does_not_know_is_not_absent() {
         let knowing = Replica::start("op-a", Given::usual(&pod, &authority)).await;
         ignorant.sees(&[("op-a", knowing.address)]).await;
         let answer = ignorant.read("").await;
-        match uid {
-            None => assert_eq!(answer.code, 404),
-            Some(_) => assert_eq!(ignorant.forwarded("Unknown"), (1, 1)),
+        match seen {
+            Seen::Nothing => assert_eq!(answer.code, 404),
+            Seen::Uid(_) => assert_eq!(ignorant.forwarded("Unknown"), (1, 1)),
+            Seen::NotYet => assert_eq!((answer.code.as_u16(), ignorant.forwarded("Answered").0), (200, 1)),
         }
     }
+}
+
+/// A replica that has just started is ready before it has listed what there is. Another answers for it, if it can.
+#[tokio::test]
+async fn a_replica_that_has_seen_nothing_yet_has_another_answer() {
+    let (pod, authority) = (Pod::start().await, Authority::new("ours"));
+    let started = async |seen| {
+        let given = Given {
+            seen,
+            ..Given::usual(&pod, &authority)
+        };
+        Replica::start("op-a", given).await
+    };
+    let (fresh, fellow) = (started(Seen::NotYet).await, started(Seen::NotYet).await);
+    let knowing = Replica::start("op-b", Given::usual(&pod, &authority)).await;
+    let alone = fresh.read("").await;
+    assert_eq!(alone.code, 503);
+    assert!(alone.message().contains("has just started"), "{alone:?}");
+    // Both are ready, and whichever owns the windows.
+    fresh.sees(&[("op-a", fresh.address), ("op-b", knowing.address)]).await;
+    assert_eq!(fresh.read("").await.code, 200);
+    assert_eq!(fresh.forwarded("Answered").0, 1);
+    // One that knows no more is no help, and what it does not know is not absent.
+    fellow.sees(&[("op-b", fresh.address)]).await;
+    assert_eq!(fellow.read("").await.code, 503);
+    assert_eq!(fellow.forwarded("Unknown"), (1, 1));
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ type Reply = Arc<dyn Fn(MetricsQuery) -> BoxFuture<'static, Result<ModelDeployme
 pub struct Played {
     pub asked: Arc<Mutex<Vec<(String, String, MetricsQuery)>>>,
     replies: Arc<Mutex<HashMap<String, Reply>>>,
+    pub listed: Arc<Mutex<bool>>,
 }
 
 impl Played {
@@ -57,6 +58,10 @@ impl Played {
 }
 
 impl Answers for Played {
+    fn is_listed(&self) -> bool {
+        *self.listed.lock()
+    }
+
     fn answer<'a>(
         &'a self,
         namespace: &'a str,
@@ -130,6 +135,7 @@ impl Stage {
 
     async fn before(api: Api, mode: Mode) -> Self {
         let metrics = Played::default();
+        *metrics.listed.lock() = true;
         metrics.reply("chat", |_| async { Ok(answer()) }.boxed());
         let authority = Authority::new("serving");
         let name = "operator.system.svc";

@@ -90,6 +90,18 @@ fn another_declared_type_is_named() {
     assert_eq!(histograms(body), Err(Flaw::OtherType("summary")));
 }
 
+/// As their codes are ordered: too large, not usable, absent.
+#[test]
+fn another_type_comes_after_a_cut_and_after_damage() {
+    let declared = "# TYPE vllm:num_requests_running counter\n";
+    not_usable(&format!("{declared}vllm:num_requests_running NaN\n"), Damage::NotFinite);
+    let long = "x".repeat(5000);
+    let body = format!("{declared}vllm:num_requests_running{{a=\"{long}\"}} 1\n");
+    assert_eq!(gauge(body), Err(Flaw::TooLarge));
+    let body = format!("# TYPE {HISTOGRAM} summary\n{HISTOGRAM}_sum 3\n");
+    assert_eq!(histograms(body), Err(Flaw::NotUsable(Damage::Lacking)));
+}
+
 #[test]
 fn of_several_declared_types_the_other_one_is_named() {
     let (gauge_type, counter_type) = (
@@ -119,6 +131,7 @@ fn a_histogram_that_lacks_its_sum_or_its_count() {
         "_sum{engine=\"0\"} 3\n_count{engine=\"0\"} 3\n_sum{engine=\"1\"} 3\n",
         "_sum{engine=\"0\"} 3\n_count{engine=\"1\"} 3\n",
         "_sum{engine=\"0\"} 3\n_count{engine=\"0\"} 3\n_bucket{engine=\"1\",le=\"1\"} 3\n",
+        "_sum{engine=\"0\"} 3\n_count{engine=\"0\"} 3\n_bucket{engine=\"1\",le=\"1\"} 3\n_bucket{engine=\"0\"} NaN\n",
     ] {
         let body: String = lines.lines().map(|line| format!("{HISTOGRAM}{line}\n")).collect();
         assert_eq!(histograms(&body), Err(Flaw::NotUsable(Damage::Lacking)), "{body}");
