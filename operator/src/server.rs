@@ -22,7 +22,7 @@ pub(crate) mod query;
 pub(crate) mod response;
 mod route;
 pub(crate) mod status;
-pub(crate) mod tls;
+pub mod tls;
 mod version;
 
 use std::fmt::Write;

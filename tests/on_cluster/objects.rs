@@ -4,19 +4,15 @@ mod documents;
 mod rights;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures::{StreamExt, pin_mut};
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use futures::{StreamExt, pin_mut};
-
-use crate::scenario::{
-    Failure, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, ensure, metrics_path, test, vllm,
-};
+use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test, vllm};
 
 /// kubectl's name of the objects under v1.
 const V1: &str = "modeldeployments.v1.worker.gpustack.ai";

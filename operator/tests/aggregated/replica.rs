@@ -22,6 +22,7 @@ use model_deployment::snapshot::Snapshots;
 use model_deployment_crds::ModelDeployment;
 use model_deployment_operator::certificates::{ReplicaIdentity, ServingCertificate};
 use model_deployment_operator::replicas::{Counts, Members, Reader};
+use model_deployment_operator::server::objects::{self, Clients, Mode, Objects};
 use model_deployment_operator::server::tls;
 use model_deployment_operator::server::{Config, Server, listener};
 use prometheus_client::registry::Registry;
@@ -245,7 +246,18 @@ impl Replica {
         let config = Config {
             shutdown_delay: Duration::ZERO,
         };
-        let server = Server::new(config, api.client(), Arc::new(reader), certificate);
+        let clients = Clients {
+            operator: api.client(),
+            nobody: api.client(),
+        };
+        let served = objects::Config {
+            mode: Mode::Off,
+            namespace: "sys".into(),
+            account: None,
+            extra_keys: Default::default(),
+        };
+        let objects = Objects::new(served, clients);
+        let server = Server::new(config, api.client(), Arc::new(reader), objects, certificate);
         let trusting = spawn(server.follow_front_proxy());
         let serving = {
             let shutdown = shutdown.clone();
