@@ -132,18 +132,16 @@ async fn audited(
     let started = tokio::time::Instant::now();
     loop {
         let log = std::fs::read_to_string(scenario.cluster.audit_log())?;
-        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let found = events
-            .filter(|event| {
-                let object = &event["objectRef"];
-                object["namespace"] == namespace
-                    && object["resource"] == "modeldeployments"
-                    && object["apiVersion"] == "v1alpha1"
-                    && object["subresource"].as_str() == subresource
-                    && event["verb"] == verb
-                    && event["impersonatedUser"]["username"] == user
-            })
-            .last();
+        let mut events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let found = events.rfind(|event| {
+            let object = &event["objectRef"];
+            object["namespace"] == namespace
+                && object["resource"] == "modeldeployments"
+                && object["apiVersion"] == "v1alpha1"
+                && object["subresource"].as_str() == subresource
+                && event["verb"] == verb
+                && event["impersonatedUser"]["username"] == user
+        });
         if let Some(event) = found {
             return Ok(event);
         }
