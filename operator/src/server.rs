@@ -31,7 +31,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
-use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use prometheus_client::registry::Registry;
 use sha2::{Digest, Sha512};
 use tokio::net::{TcpListener, TcpStream};
@@ -93,7 +92,7 @@ struct State {
     limits: Limits,
     meters: Meters,
     objects: Objects,
-    openapi: OpenApi,
+    openapi: &'static OpenApi,
     published: Published,
     /// Cancelled when open connections are told to finish.
     finishing: CancellationToken,
@@ -119,7 +118,7 @@ impl Server {
             limits: Limits::default(),
             meters: Meters::default(),
             objects,
-            openapi: OpenApi::of::<ModelDeploymentMetrics>(),
+            openapi: OpenApi::served(),
             published: Published::default(),
             finishing: CancellationToken::new(),
             started: Instant::now(),

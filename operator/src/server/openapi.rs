@@ -5,9 +5,11 @@
 mod components;
 mod paths;
 
+use std::sync::LazyLock;
+
 use http::header::EXPIRES;
 use http::{HeaderMap, HeaderValue, Response};
-use schemars::JsonSchema;
+use model_deployment_crds::metrics::ModelDeploymentMetrics;
 use serde_json::{Value, json};
 
 use super::GROUP_VERSION;
@@ -29,10 +31,15 @@ struct ByMode {
 }
 
 impl OpenApi {
-    /// Builds the documents around `T`, the type that `modeldeployments/metrics` answers with.
-    pub fn of<T: JsonSchema>() -> Self {
+    /// The documents of this program: they follow from its types alone.
+    pub fn served() -> &'static Self {
+        static SERVED: LazyLock<OpenApi> = LazyLock::new(OpenApi::build);
+        &SERVED
+    }
+
+    fn build() -> Self {
         OpenApi(Mode::ALL.map(|mode| {
-            let document = Document::new(&document::<T>(mode), JSON);
+            let document = Document::new(&document(mode), JSON);
             let path = format!("apis/{GROUP_VERSION}");
             let url = format!("/openapi/v3/{path}?hash={}", document.hash);
             let index = json!({"paths": {path: {"serverRelativeURL": url}}});
@@ -72,9 +79,9 @@ impl OpenApi {
     }
 }
 
-fn document<T: JsonSchema>(mode: Mode) -> Value {
+fn document(mode: Mode) -> Value {
     let mut components = Components::default();
-    let mut paths = paths::metrics::<T>(&mut components);
+    let mut paths = paths::metrics::<ModelDeploymentMetrics>(&mut components);
     paths.extend(paths::objects(mode, &mut components));
     json!({
         "openapi": "3.0.0",
