@@ -148,7 +148,11 @@ async fn cancelled_requests_stop_their_work() {
     for _ in 0..500 {
         tokio::select! {
             biased;
-            answer = connection.send(Method::GET, &path, ALICE) => panic!("{answer:?}"),
+            answer = connection.send(Method::GET, &path, ALICE) => match answer {
+                Ok(answer) => panic!("{answer:?}"),
+                // One who goes on like this may be hung up on, and comes back.
+                Err(_) => connection = stage.front().open().await.unwrap(),
+            },
             () = tokio::task::yield_now() => {}
         }
     }
