@@ -32,7 +32,7 @@ const POD: &str = "chat-server-0";
 const TTFT: &str = "vllm:time_to_first_token_seconds";
 /// A little more than the youngest baseline, so that every read after the first has one.
 const PAUSE: Duration = Duration::from_millis(1100);
-const READS: usize = 10;
+const READS: usize = 6;
 
 /// A replica of the operator, asked as the API server's front proxy asks.
 struct Replica {

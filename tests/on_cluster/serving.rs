@@ -101,5 +101,8 @@ async fn a_certificate_that_another_keeps_is_followed_without_a_restart(scenario
         .await?;
     let answer = scenario.metrics_until(namespace, "chat", |_| true).await?;
     ensure!(answer["kind"] == "ModelDeploymentMetrics", "{answer}");
-    Ok(())
+    scenario
+        .kubectl(&["delete", "secret/theirs", "--namespace", NAMESPACE])
+        .await
+        .map(drop)
 }
