@@ -56,7 +56,7 @@ use model_deployment_crds::{
 };
 
 /// Paths that replicas ask each other at, outside of the API.
-pub(crate) const REPLICAS: &str = "/replicas/";
+pub const REPLICAS: &str = "/replicas/";
 
 /// Connections at once, and from one address. The API server needs one or two; every one of them may come from one address.
 const CONNECTIONS: usize = 2048;
