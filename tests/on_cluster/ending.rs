@@ -73,16 +73,7 @@ async fn the_operators_own_namespace_ends_and_the_operator_comes_back(scenario: 
     // No namespace waits for it: not one that was there, and not a new one.
     let another = &scenario.cluster.namespace("another").await?;
     end(&scenario, another).await?;
-    let output = scenario
-        .cluster
-        .kubectl(&["get", "md", "--namespace", namespace])
-        .await?;
-    ensure!(
-        output.stdout.contains("chat") && output.stderr.is_empty(),
-        "get md: {}{}",
-        output.stdout,
-        output.stderr
-    );
+    scenario.lists_without_a_warning(namespace, "chat").await?;
 
     scenario.install_chart().await?;
     let answer = scenario.metrics_until(namespace, "chat", |_| true).await?;

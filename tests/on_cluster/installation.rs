@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::scenario::{NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, chart, ensure, test, vllm};
+use crate::scenario::{API_SERVICE, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, chart, ensure, test, vllm};
 
 /// The tests of this module, in order.
 pub fn tests() -> Vec<Test> {
@@ -71,7 +71,7 @@ async fn the_leader_killed_leaves_the_api_available_and_the_next_one_reconciles(
         let answer = scenario.metrics(namespace, "chat").await?;
         ensure!(answer["kind"] == "ModelDeploymentMetrics", "{answer}");
     }
-    let service = scenario.get("default", "apiservice/v1.worker.gpustack.ai").await?;
+    let service = scenario.get("default", API_SERVICE).await?;
     ensure!(
         service["status"]["conditions"][0]["status"] == "True",
         "the APIService: {}",
@@ -250,7 +250,6 @@ fn rights_of_others(event: &Value) -> Vec<Right> {
 
 /// Nobody but callers of v1 depends on the operator: its version is not the preferred one.
 async fn without_an_operator_v1alpha1_and_the_garbage_collector_go_on(scenario: Arc<Scenario>) -> Outcome {
-    const SERVICE: &str = "apiservice/v1.worker.gpustack.ai";
     let namespace = &scenario.cluster.namespace("collected").await?;
     scenario.apply(namespace, &vllm("chat", 1, "")).await?;
     scenario.wait(namespace, "condition=Available", "md/chat").await?;
@@ -259,7 +258,9 @@ async fn without_an_operator_v1alpha1_and_the_garbage_collector_go_on(scenario: 
         scenario.kubectl(&arguments).await
     };
     scale("--replicas=0").await?;
-    scenario.wait(NAMESPACE, "condition=Available=false", SERVICE).await?;
+    scenario
+        .wait(NAMESPACE, "condition=Available=false", API_SERVICE)
+        .await?;
     let said = scenario
         .kubectl_refused(&[
             "get",
@@ -286,7 +287,7 @@ async fn without_an_operator_v1alpha1_and_the_garbage_collector_go_on(scenario: 
         .await?;
     ensure!(left.is_empty(), "not collected: {left}");
     scale("--replicas=2").await?;
-    scenario.wait(NAMESPACE, "condition=Available", SERVICE).await?;
+    scenario.wait(NAMESPACE, "condition=Available", API_SERVICE).await?;
     Ok(())
 }
 
@@ -315,16 +316,7 @@ async fn helm_uninstall_leaves_nothing_that_breaks_the_cluster(scenario: Arc<Sce
         .collect();
     ensure!(broken.is_empty(), "the APIService is still there: {broken:?}");
     // The definition and its objects stay, and kubectl works without a warning.
-    let output = scenario
-        .cluster
-        .kubectl(&["get", "md", "--namespace", namespace])
-        .await?;
-    ensure!(
-        output.stdout.contains("chat") && output.stderr.is_empty(),
-        "get md: {}{}",
-        output.stdout,
-        output.stderr
-    );
+    scenario.lists_without_a_warning(namespace, "chat").await?;
     for kind in ["clusterroles", "clusterrolebindings"] {
         let left = scenario
             .kubectl(&[

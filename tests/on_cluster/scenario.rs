@@ -126,6 +126,18 @@ impl Scenario {
         Ok(named.collect())
     }
 
+    /// Checks that `kubectl get md` lists `name` and warns of nothing, as it does where a version of the group is not served.
+    pub async fn lists_without_a_warning(&self, namespace: &str, name: &str) -> Outcome {
+        let output = self.run_kubectl(&["get", "md", "--namespace", namespace]).await?;
+        ensure!(
+            output.stdout.contains(name) && output.stderr.is_empty(),
+            "get md: {}{}",
+            output.stdout,
+            output.stderr
+        );
+        Ok(())
+    }
+
     /// Runs kubectl and returns its standard output; fails unless it ends well.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String, Failure> {
         succeed("kubectl", arguments, self.run_kubectl(arguments).await?)
