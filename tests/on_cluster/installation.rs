@@ -1,5 +1,5 @@
 //! The installation: the chart with real helm, the operator's replicas, its rights, and its end. These tests change what every other
-//! test stands on, so they run after them, one by one, in this order, the last of all.
+//! test stands on, so they run after them, one by one, in this order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::scenario::{API_SERVICE, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, chart, ensure, test, vllm};
+use crate::second;
 
 /// The tests of this module, in order.
 pub fn tests() -> Vec<Test> {
@@ -15,10 +16,14 @@ pub fn tests() -> Vec<Test> {
         test!(the_leader_killed_leaves_the_api_available_and_the_next_one_reconciles),
         test!(helm_upgrade_updates_the_definition_and_keeps_the_api_available),
         test!(a_damaged_certificate_is_issued_again_and_the_api_stays_available),
-        test!(every_right_of_the_operator_is_used),
         test!(without_an_operator_v1alpha1_and_the_garbage_collector_go_on),
         test!(helm_uninstall_leaves_nothing_that_breaks_the_cluster),
     ]
+}
+
+/// What is said of everything that went before, on both clusters.
+pub fn last() -> Vec<Test> {
+    vec![test!(every_right_of_the_operator_is_used)]
 }
 
 async fn helm_lint_and_a_second_release_refused(scenario: Arc<Scenario>) -> Outcome {
@@ -159,7 +164,8 @@ async fn every_right_of_the_operator_is_used(scenario: Arc<Scenario>) -> Outcome
     let user = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
     let impersonator = format!("{user}-impersonator");
     let (mut used, mut used_for_others) = (BTreeSet::new(), BTreeSet::new());
-    let log = std::fs::read_to_string(scenario.cluster.audit_log())?;
+    let log = std::fs::read_to_string(scenario.cluster.audit_log())?
+        + &std::fs::read_to_string(second::audit_log(&scenario.cluster)).unwrap_or_default();
     for event in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         if event["responseStatus"]["code"] == 403 {
             continue;

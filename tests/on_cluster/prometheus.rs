@@ -130,7 +130,11 @@ async fn prometheus_finds_exactly_the_annotated_pods_and_sums_alike(scenario: Ar
     let fewer = DEPLOYMENTS.replace("replicas: 2", "replicas: 1");
     scenario.apply(namespace, &fewer).await?;
     listeners.remove("plain-server-1");
-    targets_become(&scenario, &prometheus, namespace, &listeners).await
+    targets_become(&scenario, &prometheus, namespace, &listeners).await?;
+    // It would go on scraping every Pod each second.
+    let delete = ["delete", "namespace", "monitoring", "--wait=false"];
+    scenario.kubectl(&delete).await?;
+    Ok(())
 }
 
 /// Applies the example, only that it scrapes more often, and returns the address of its Pod.
