@@ -10,6 +10,7 @@ mod deployment;
 mod draining;
 mod edits;
 mod ending;
+mod front_proxy;
 mod generated;
 #[path = "../generator/mod.rs"]
 mod generator;
@@ -26,6 +27,7 @@ mod replicas;
 mod request;
 mod resource;
 mod rollout;
+mod rotation;
 mod routers;
 mod scenario;
 mod serving;
@@ -93,6 +95,7 @@ async fn run(cluster: Cluster, arguments: Arguments) -> ExitCode {
         telemetry::tests(),
         draining::tests(),
         serving::tests(),
+        rotation::tests(),
         ending::tests(),
         obstacles::alone(),
         installation::tests(),
