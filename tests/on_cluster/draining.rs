@@ -26,7 +26,7 @@ const READERS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A client that tells every failure: kube's own tries some again.
-async fn client(scenario: &Scenario) -> Result<Client, Failure> {
+pub async fn client(scenario: &Scenario) -> Result<Client, Failure> {
     let file = Kubeconfig::read_from(scenario.cluster.kubeconfig())?;
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     config.default_retry = false;

@@ -11,6 +11,7 @@ mod deployment;
 mod draining;
 mod edits;
 mod ending;
+mod front_proxy;
 mod generated;
 #[path = "../generator/mod.rs"]
 mod generator;
@@ -27,6 +28,7 @@ mod replicas;
 mod request;
 mod resource;
 mod rollout;
+mod rotation;
 mod routers;
 mod scenario;
 mod second;
@@ -95,6 +97,7 @@ fn alone() -> Vec<Test> {
         telemetry::tests(),
         draining::tests(),
         serving::tests(),
+        rotation::tests(),
         ending::tests(),
         obstacles::alone(),
         installation::tests(),

@@ -54,7 +54,7 @@ impl Keeper {
 }
 
 /// Waits until every replica shows `certificate`.
-async fn shown(scenario: &Scenario, certificate: &CertificateDer<'static>) -> Outcome {
+pub async fn shown(scenario: &Scenario, certificate: &CertificateDer<'static>) -> Outcome {
     let started = tokio::time::Instant::now();
     for (name, address) in scenario.replicas().await? {
         while straight::certificate(scenario, &address).await? != *certificate {

@@ -8,7 +8,8 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use test_cluster::{FrontProxy, Pair};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -23,8 +24,12 @@ fn host() -> String {
     format!("{RELEASE}.{NAMESPACE}.svc")
 }
 
-/// A connection to the replica at `address`, verified as the API server does.
-async fn connect(scenario: &Scenario, address: &str) -> Result<TlsStream<TcpStream>, Failure> {
+/// A connection to the replica at `address`, verified as the API server does, on which the front proxy's certificate is shown or none.
+async fn connect(
+    scenario: &Scenario,
+    address: &str,
+    proxy: Option<&FrontProxy>,
+) -> Result<TlsStream<TcpStream>, Failure> {
     let service = scenario.get("default", "apiservice/v1.worker.gpustack.ai").await?;
     let bundle: ByteString = serde_json::from_value(service["spec"]["caBundle"].clone())?;
     let mut roots = rustls::RootCertStore::empty();
@@ -33,8 +38,14 @@ async fn connect(scenario: &Scenario, address: &str) -> Result<TlsStream<TcpStre
     }
     let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match proxy.map(|proxy| &proxy.client) {
+        Some(Pair { certificate, key }) => config.with_client_auth_cert(
+            vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
+            PrivateKeyDer::from_pem_slice(key.as_bytes())?,
+        )?,
+        None => config.with_no_client_auth(),
+    };
     let socket = TcpStream::connect((address, PORT)).await?;
     let connector = TlsConnector::from(Arc::new(config));
     Ok(connector.connect(ServerName::try_from(host())?, socket).await?)
@@ -42,14 +53,28 @@ async fn connect(scenario: &Scenario, address: &str) -> Result<TlsStream<TcpStre
 
 /// The certificate that the replica at `address` shows.
 pub async fn certificate(scenario: &Scenario, address: &str) -> Result<CertificateDer<'static>, Failure> {
-    let stream = connect(scenario, address).await?;
+    let stream = connect(scenario, address, None).await?;
     let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
     Ok(shown.first().ok_or("no certificate was shown")?.clone().into_owned())
 }
 
 /// Sends one GET with these headers and returns the status.
 pub async fn get(scenario: &Scenario, address: &str, path: &str, headers: &[(&str, &str)]) -> Result<u16, Failure> {
-    let stream = connect(scenario, address).await?;
+    ask(connect(scenario, address, None).await?, path, headers).await
+}
+
+/// The same, as one who shows this front proxy's certificate.
+pub async fn get_through(
+    scenario: &Scenario,
+    address: &str,
+    proxy: &FrontProxy,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<u16, Failure> {
+    ask(connect(scenario, address, Some(proxy)).await?, path, headers).await
+}
+
+async fn ask(stream: TlsStream<TcpStream>, path: &str, headers: &[(&str, &str)]) -> Result<u16, Failure> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let mut request = Request::get(path).header("Host", host());

@@ -77,6 +77,8 @@ impl Caller {
         };
         config.alpn_protocols = vec![protocol.to_vec()];
         let socket = TcpStream::connect(self.address).await?;
+        // What follows the handshake would wait for its acknowledgement.
+        socket.set_nodelay(true)?;
         let name = self.name.clone().try_into().unwrap();
         Ok(TokioIo::new(
             TlsConnector::from(Arc::new(config)).connect(name, socket).await?,

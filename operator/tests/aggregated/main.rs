@@ -13,6 +13,7 @@ mod log;
 mod metrics;
 mod namespace;
 mod objects;
+mod odd;
 mod replica;
 mod replicas;
 mod rights;

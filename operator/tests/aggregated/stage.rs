@@ -1,6 +1,6 @@
 //! A server with a played API server behind it and callers before it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use model_deployment_operator::server::metrics::{Answers, MetricsQuery, Refusal}
 use model_deployment_operator::server::objects::{self, Clients, Mode, Objects};
 use model_deployment_operator::server::{Config, Server, listener};
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use rustls::crypto::aws_lc_rs;
 use rustls::sign::CertifiedKey;
 use serde_json::{Value, json};
@@ -105,6 +106,7 @@ pub struct Stage {
     pub shutdown: CancellationToken,
     pub serving: tokio::task::JoinHandle<()>,
     caller: Caller,
+    counts: Registry,
 }
 
 impl Stage {
@@ -166,6 +168,8 @@ impl Stage {
             },
         );
         let server = Server::new(config, api.client(), Arc::new(metrics.clone()), objects, certificate);
+        let mut counts = Registry::default();
+        server.register(&mut counts);
         let background = [
             tokio::spawn(server.follow_front_proxy()),
             tokio::spawn(server.keep_impersonator()),
@@ -190,6 +194,7 @@ impl Stage {
             shutdown,
             serving,
             caller,
+            counts,
         }
     }
 
@@ -202,6 +207,23 @@ impl Stage {
         stage.publish(json!({"requestheader-allowed-names": r#"["front-proxy-client"]"#}));
         stage.until_code(&stage.front(), 200).await;
         stage
+    }
+
+    /// How many requests were answered, by what they were for and with which code, as the server counts.
+    pub fn answered(&self) -> BTreeMap<(String, u16), u64> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.counts).unwrap();
+        let label = |line: &str, name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}=\"")).unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        let mut answered = BTreeMap::new();
+        for line in text.lines().filter(|line| line.starts_with("api_requests_total{")) {
+            let (_, count) = line.rsplit_once(' ').unwrap();
+            let of = (label(line, "resource"), label(line, "code").parse().unwrap());
+            *answered.entry(of).or_default() += count.parse::<u64>().unwrap();
+        }
+        answered
     }
 
     /// Waits until the server has found out whether it may write for callers.

@@ -21,7 +21,7 @@ use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::{
     Error, Program,
-    certificates::Certificates,
+    certificates::{Certificates, FrontProxyRenewal},
     control_plane::{self, ControlPlane},
     forwarder::InsideSide,
     kubeconfig,
@@ -60,7 +60,7 @@ pub struct Output {
 
 impl Cluster {
     pub(crate) async fn start(state: PathBuf, tools: Tools, exposer: Arc<InsideSide>) -> Result<Self, Error> {
-        let certificates = Certificates::make(state.join("pki"))?;
+        let certificates = Certificates::make(certificates(&state))?;
         fs::create_dir(state.join("home")).map_err(Error::io("make a home for kubectl and helm"))?;
         let on_host = exposer.expose(network::KUBERNETES).await?;
         let admin = kubeconfig::text(network::KUBERNETES, &certificates, &certificates.admin);
@@ -210,6 +210,11 @@ impl Cluster {
         Ok(self.0.plane.kill(program).await?)
     }
 
+    /// A new authority of the front proxy, to be put in the place of the present one.
+    pub fn renew_front_proxy(&self) -> Result<FrontProxyRenewal, Error> {
+        Ok(FrontProxyRenewal::begin(certificates(&self.0.state))?)
+    }
+
     /// The folder with everything that this cluster wrote; gone after the run.
     pub fn state_dir(&self) -> &Path {
         &self.0.state
@@ -256,6 +261,10 @@ impl Cluster {
             status: output.status,
         })
     }
+}
+
+fn certificates(state: &Path) -> PathBuf {
+    state.join("pki")
 }
 
 fn inside_kubeconfig(state: &Path) -> PathBuf {

@@ -40,6 +40,7 @@ mod tools;
 
 use std::process::ExitCode;
 
+pub use certificates::{FrontProxy, FrontProxyRenewal, Pair};
 pub use cluster::{Cluster, Output};
 pub use control_plane::Program;
 pub use error::Error;
