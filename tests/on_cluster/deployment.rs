@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::scenario::{Outcome, PATIENCE, Scenario, Test, ensure, test, vllm};
+use crate::scenario::{Outcome, Scenario, Test, ensure, patient, test, vllm};
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
@@ -234,7 +234,7 @@ async fn a_deleted_and_a_failed_pod_come_back_under_their_ordinal(scenario: Arc<
             {
                 break uid(&pod);
             }
-            ensure!(started.elapsed() < PATIENCE, "no replacement after {fault}");
+            patient!(started, "no replacement after {fault}");
         };
         scenario.wait(namespace, "condition=Ready", "pod/chat-server-0").await?;
         failed = replacement;

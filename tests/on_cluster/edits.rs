@@ -13,7 +13,7 @@ use model_deployment_crds::ModelDeployment;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use crate::scenario::{Failure, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, ensure, test};
+use crate::scenario::{Failure, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, ensure, patient, test};
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
@@ -245,8 +245,8 @@ async fn ends_as_rendered(scenario: &Scenario, namespace: &str, deployments: &Ap
         if differing.is_empty() {
             return Ok(());
         }
-        ensure!(
-            started.elapsed() < PATIENCE,
+        patient!(
+            started,
             "{differing:?} never became as rendered; there are {:?}",
             live.keys()
         );

@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, ensure};
+use crate::scenario::{Failure, Outcome, Scenario, patient};
 
 const API_SERVICE: &str = "apiservice/v1.front-proxy.test";
 const PATH: &str = "/apis/front-proxy.test/v1";
@@ -69,7 +69,7 @@ impl Shown {
             if answer["shown"] == wanted {
                 return Ok(());
             }
-            ensure!(started.elapsed() < PATIENCE, "the API server shows {}", answer["shown"]);
+            patient!(started, "the API server shows {}", answer["shown"]);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::scenario::{API_SERVICE, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, chart, ensure, test, vllm};
+use crate::scenario::{API_SERVICE, NAMESPACE, Outcome, RELEASE, Scenario, Test, chart, ensure, patient, test, vllm};
 use crate::second;
 
 /// The tests of this module, in order.
@@ -96,7 +96,7 @@ async fn the_leader_killed_leaves_the_api_available_and_the_next_one_reconciles(
     scenario.kubectl(&["delete", &lease, "--namespace", NAMESPACE]).await?;
     let started = tokio::time::Instant::now();
     while leader(&scenario).await.unwrap_or_default().is_empty() {
-        ensure!(started.elapsed() < PATIENCE, "nobody leads after the Lease was deleted");
+        patient!(started, "nobody leads after the Lease was deleted");
     }
     Ok(())
 }
@@ -140,10 +140,7 @@ async fn a_damaged_certificate_is_issued_again_and_the_api_stays_available(scena
             );
             break;
         }
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "the damaged certificate was not issued again"
-        );
+        patient!(started, "the damaged certificate was not issued again");
     }
     let answer = scenario.metrics(namespace, "chat").await?;
     ensure!(answer["kind"] == "ModelDeploymentMetrics", "{answer}");
@@ -351,7 +348,7 @@ async fn helm_uninstall_leaves_nothing_that_breaks_the_cluster(scenario: Arc<Sce
         if left.is_empty() {
             break;
         }
-        ensure!(started.elapsed() < PATIENCE, "left behind in {NAMESPACE}: {left}");
+        patient!(started, "left behind in {NAMESPACE}: {left}");
     }
     scenario
         .kubectl(&["delete", "namespace", namespace, "--timeout=90s"])

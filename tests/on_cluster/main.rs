@@ -66,6 +66,8 @@ fn main() -> ExitCode {
 /// Every test that may run beside others.
 fn tests() -> Vec<Test> {
     [
+        // The longest first: an authority is trusted for two minutes before it issues.
+        rotation::tests(),
         resource::tests(),
         deployment::tests(),
         subresource::tests(),
@@ -97,7 +99,7 @@ fn alone() -> Vec<Test> {
         telemetry::tests(),
         draining::tests(),
         serving::tests(),
-        rotation::tests(),
+        rotation::alone(),
         ending::tests(),
         obstacles::alone(),
         installation::tests(),

@@ -12,7 +12,7 @@ use kube::api::{
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test, vllm};
+use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, patient, test, vllm};
 
 /// kubectl's name of the objects under v1.
 const V1: &str = "modeldeployments.v1.worker.gpustack.ai";
@@ -390,7 +390,7 @@ async fn dynamic_clients_work_under_v1(scenario: Arc<Scenario>) -> Outcome {
         .await?;
     let started = tokio::time::Instant::now();
     while !api.list(&ListParams::default()).await?.items.is_empty() {
-        ensure!(started.elapsed() < PATIENCE, "the collection was not deleted");
+        patient!(started, "the collection was not deleted");
     }
     ensure!(api.get_opt("chat").await?.is_none(), "chat is still there");
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test, vllm};
+use crate::scenario::{Failure, Outcome, Scenario, Test, ensure, patient, test, vllm};
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
@@ -129,7 +129,7 @@ async fn refused_services_hold_up_no_pod(scenario: Arc<Scenario>) -> Outcome {
         let started = Instant::now();
         // It may be away for a moment.
         while scenario.wait(namespace, image, pod).await.is_err() {
-            ensure!(started.elapsed() < PATIENCE, "{pod} was not replaced");
+            patient!(started, "{pod} was not replaced");
         }
     }
     scenario
@@ -195,11 +195,7 @@ async fn a_foreign_key_in_a_selector_is_taken_out(scenario: Arc<Scenario>) -> Ou
         if after["spec"]["selector"] == before["spec"]["selector"] {
             return Ok(());
         }
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "the selector stays {}",
-            after["spec"]["selector"]
-        );
+        patient!(started, "the selector stays {}", after["spec"]["selector"]);
     }
 }
 
@@ -243,10 +239,7 @@ async fn a_deployment_that_cannot_be_read_is_told_so_and_stops_no_other(scenario
     let later = vllm("later", 1, "").replace("name: vLLM", "name: Later");
     let started = Instant::now();
     while let Err(failure) = scenario.apply(namespace, &later).await {
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "the wider definition is not in force: {failure}"
-        );
+        patient!(started, "the wider definition is not in force: {failure}");
     }
     let message = reason(&scenario, namespace, "later", "SpecAccepted", "Refused").await?;
     ensure!(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::request;
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test};
+use crate::scenario::{Failure, Outcome, Scenario, Test, ensure, patient, test};
 
 /// Port of Prometheus in the example.
 const PORT: u16 = 9090;
@@ -193,8 +193,8 @@ async fn targets_become(
         if found == expected {
             return Ok(());
         }
-        ensure!(
-            started.elapsed() < PATIENCE,
+        patient!(
+            started,
             "the targets never became\n{expected:#?}; the last are\n{found:#?}"
         );
     }
@@ -210,9 +210,6 @@ async fn sum_becomes(prometheus: &str, expression: &str, expected: f64) -> Outco
         if value.parse() == Ok(expected) {
             return Ok(());
         }
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "{expression} never became {expected}: {answer}"
-        );
+        patient!(started, "{expression} never became {expected}: {answer}");
     }
 }

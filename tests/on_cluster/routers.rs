@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::request;
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test};
+use crate::scenario::{Failure, Outcome, Scenario, Test, ensure, patient, test};
 
 /// Port at which every router takes requests (resource contract, section 2).
 pub const PORT: u16 = 8081;
@@ -131,10 +131,7 @@ spec:
             if settled {
                 return Ok(());
             }
-            ensure!(
-                started.elapsed() < PATIENCE,
-                "{replicas} replicas of {tag} never settled"
-            );
+            patient!(started, "{replicas} replicas of {tag} never settled");
         }
     }
 
@@ -165,8 +162,8 @@ spec:
             if workers == expected && healthy && entries.len() == workers.len() {
                 return Ok(workers);
             }
-            ensure!(
-                started.elapsed() < PATIENCE,
+            patient!(
+                started,
                 "the router never had exactly the workers {expected:?}: {listed}"
             );
             tokio::task::yield_now().await;

@@ -51,6 +51,16 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
+/// Before another look at what is to become so: fails the test with a sentence once patience is at an end, and else lets a moment
+/// pass, since every look by kubectl is a process.
+macro_rules! patient {
+    ($since:expr, $($sentence:tt)+) => {{
+        $crate::scenario::ensure!($since.elapsed() < $crate::scenario::PATIENCE, $($sentence)+);
+        tokio::time::sleep($crate::scenario::MOMENT).await;
+    }};
+}
+pub(crate) use patient;
+
 /// Release name and namespace of the installed chart.
 pub const RELEASE: &str = "model-deployment-operator";
 /// Namespace of the installed chart.
@@ -59,6 +69,8 @@ pub const NAMESPACE: &str = "model-deployment-operator-system";
 pub const API_SERVICE: &str = "apiservice/v1.worker.gpustack.ai";
 /// Longest that anything on the cluster is waited for. Two busy cores are slow; nothing is asserted of it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at what is to become so.
+pub const MOMENT: Duration = Duration::from_millis(200);
 
 /// A cluster with the operator installed.
 pub struct Scenario {
@@ -280,7 +292,7 @@ impl Scenario {
         Ok(namespace)
     }
 
-    /// Asks again, without pause between answers, until an answer is as wanted; the last one is in the failure.
+    /// Asks again until an answer is as wanted; the last one is in the failure.
     pub async fn metrics_until(
         &self,
         namespace: &str,
@@ -294,10 +306,7 @@ impl Scenario {
                 Ok(answer) => answer.to_string(),
                 Err(failure) => failure.to_string(),
             };
-            ensure!(
-                started.elapsed() < PATIENCE,
-                "the answer never became as wanted; the last: {last}"
-            );
+            patient!(started, "the answer never became as wanted; the last: {last}");
         }
     }
 }

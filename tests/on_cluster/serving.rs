@@ -8,9 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
 
-use crate::scenario::{
-    API_SERVICE, Failure, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, ensure, test, vllm,
-};
+use crate::scenario::{API_SERVICE, Failure, NAMESPACE, Outcome, RELEASE, Scenario, Test, ensure, patient, test, vllm};
 use crate::straight;
 
 /// The tests of this module.
@@ -58,7 +56,7 @@ pub async fn shown(scenario: &Scenario, certificate: &CertificateDer<'static>) -
     let started = tokio::time::Instant::now();
     for (name, address) in scenario.replicas().await? {
         while straight::certificate(scenario, &address).await? != *certificate {
-            ensure!(started.elapsed() < PATIENCE, "{name} shows another certificate");
+            patient!(started, "{name} shows another certificate");
         }
     }
     Ok(())

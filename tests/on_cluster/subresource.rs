@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use test_cluster::engine::State;
 
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, gauge, metrics_path, missing, test, vllm};
+use crate::scenario::{Failure, Outcome, Scenario, Test, ensure, gauge, metrics_path, missing, patient, test, vllm};
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
@@ -76,10 +76,7 @@ async fn rights_come_before_existence(scenario: Arc<Scenario>) -> Outcome {
     ];
     let started = tokio::time::Instant::now();
     while !scenario.cluster.kubectl(&may).await?.stdout.starts_with("yes") {
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "a viewer may not read modeldeployments/metrics"
-        );
+        patient!(started, "a viewer may not read modeldeployments/metrics");
     }
     let said = scenario
         .kubectl_refused(&["get", "--raw", &absent, "--as", "vera"])
@@ -114,7 +111,7 @@ async fn no_pod_is_a_503_that_says_so(scenario: Arc<Scenario>) -> Outcome {
         {
             break;
         }
-        ensure!(started.elapsed() < PATIENCE, "no Pod exists, and the answer is {said}");
+        patient!(started, "no Pod exists, and the answer is {said}");
     }
     Ok(())
 }
@@ -358,11 +355,7 @@ async fn all_unreadable_is_a_503_with_the_first_cause(scenario: Arc<Scenario>) -
             );
             return Ok(());
         }
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "all Pods answer 500, and the answer is {}",
-            output.stdout
-        );
+        patient!(started, "all Pods answer 500, and the answer is {}", output.stdout);
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use test_cluster::engine::{Exposition, State};
 
 use crate::scenario::{
-    Failure, Outcome, PATIENCE, Scenario, Test, ensure, gauge, metrics_path, missing, test, vllm, windowed,
+    Failure, Outcome, Scenario, Test, ensure, gauge, metrics_path, missing, patient, test, vllm, windowed,
 };
 
 /// The tests of this module.
@@ -111,7 +111,7 @@ async fn a_recreated_pod_is_a_first_sample(scenario: Arc<Scenario>) -> Outcome {
         .await
         .is_err()
     {
-        ensure!(started.elapsed() < PATIENCE, "the Pod does not come back");
+        patient!(started, "the Pod does not come back");
     }
     let answer = scenario
         .metrics_until(namespace, "chat", |answer| !code(answer).is_empty())

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{refused, v1, with_input};
-use crate::scenario::{Failure, Outcome, PATIENCE, Scenario, Test, ensure, test, vllm};
+use crate::scenario::{Failure, Outcome, Scenario, Test, ensure, patient, test, vllm};
 
 /// The tests of this module.
 pub fn tests() -> Vec<Test> {
@@ -23,9 +22,8 @@ async fn published(scenario: &Scenario, arguments: &[&str]) -> Result<String, Fa
     loop {
         match scenario.kubectl(arguments).await {
             Ok(said) => return Ok(said),
-            Err(failure) => ensure!(started.elapsed() < PATIENCE, "{failure}"),
+            Err(failure) => patient!(started, "{failure}"),
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

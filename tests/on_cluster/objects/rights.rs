@@ -1,13 +1,12 @@
 //! Who may do what under v1, and whom the API server sees do it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{V1, collection, refused, typed, v1, with_input, write_back};
 use crate::scenario::{
-    Failure, NAMESPACE, Outcome, PATIENCE, RELEASE, Scenario, Test, ensure, metrics_path, test, vllm,
+    Failure, NAMESPACE, Outcome, RELEASE, Scenario, Test, ensure, metrics_path, patient, test, vllm,
 };
 
 /// The tests of this module.
@@ -74,7 +73,7 @@ async fn rights_hold_under_v1(scenario: Arc<Scenario>) -> Outcome {
         if !said.contains("orbidden") {
             break;
         }
-        ensure!(started.elapsed() < PATIENCE, "the metrics are refused: {said}");
+        patient!(started, "the metrics are refused: {said}");
     }
     for arguments in [
         &["get", chat][..],
@@ -145,8 +144,7 @@ async fn audited(
         if let Some(event) = found {
             return Ok(event);
         }
-        ensure!(started.elapsed() < PATIENCE, "the audit log has no {verb} by {user}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        patient!(started, "the audit log has no {verb} by {user}");
     }
 }
 
@@ -200,7 +198,7 @@ async fn writes_under_v1_are_the_callers(scenario: Arc<Scenario>) -> Outcome {
         let manifest = v1(&vllm("chat", 0, ""));
         let started = tokio::time::Instant::now();
         while let Err(failure) = run(on(&["create", "-f", "-"]), &manifest).await {
-            ensure!(started.elapsed() < PATIENCE, "{failure}");
+            patient!(started, "{failure}");
         }
         write_back(&scenario, namespace, identity, &[]).await?;
         run(
@@ -337,12 +335,7 @@ async fn an_admission_policy_on_v1alpha1_meets_a_write_under_v1(scenario: Arc<Sc
         if output.stderr.contains("carol makes nothing today") {
             break;
         }
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "the policy was not met: {}{}",
-            output.stdout,
-            output.stderr
-        );
+        patient!(started, "the policy was not met: {}{}", output.stdout, output.stderr);
     }
     with_input(&scenario, &["create", "--namespace", namespace, "-f", "-"], &manifest).await?;
     Ok(())
