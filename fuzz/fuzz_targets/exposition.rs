@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use model_deployment::exposition::{Exposition, Kind, Wanted, read};
+use model_deployment::exposition::{Exposition, Histogram, Kind, Wanted, read};
 
 const GAUGE: &str = "vllm:num_requests_running";
 const COUNTER: &str = "vllm:prefix_cache_hits_total";
@@ -32,7 +32,8 @@ fn figures(exposition: &Exposition) -> [Option<f64>; 3] {
     let values = |name| exposition.family(name).expect("wanted").series().ok().map(|series| series.values().sum());
     let histograms = exposition.family(HISTOGRAM).expect("wanted").histograms().ok();
     let sum = histograms.map(|histograms| {
-        histograms.values().map(|histogram| histogram.sum + histogram.count + histogram.buckets.values().sum::<f64>()).sum()
+        let buckets = |histogram: &Histogram| histogram.buckets.iter().flatten().map(|(_, count)| *count).sum::<f64>();
+        histograms.values().map(|histogram| histogram.sum + histogram.count + buckets(histogram)).sum()
     });
     [values(GAUGE), values(COUNTER), sum]
 }

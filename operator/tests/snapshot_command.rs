@@ -363,7 +363,15 @@ fn wrong_input_is_one_sentence_and_exit_status_2() {
             invalid(
                 "server/0=error:Absent",
                 word,
-                "\"Absent\" is not a code that a Pod can fail with: write one of NoAddress, NotRunning, Terminating, Refused, Timeout, TlsUntrusted, TlsClientCertificate, HttpStatus=<number>, TooLarge, NotExposition, AddressDenied, Unreadable",
+                "\"Absent\" is not a code that a Pod can fail with: write one of NoAddress, NotRunning, Terminating, Refused, Timeout, TlsUntrusted, TlsClientCertificate, HttpStatus=<201 to 599>, TooLarge, NotExposition, AddressDenied, Unreadable",
+            ),
+        ),
+        (
+            vec!["--reading=server/0=error:HttpStatus=200"],
+            invalid(
+                "server/0=error:HttpStatus=200",
+                word,
+                "\"HttpStatus=200\" is not a code that a Pod can fail with: write one of NoAddress, NotRunning, Terminating, Refused, Timeout, TlsUntrusted, TlsClientCertificate, HttpStatus=<201 to 599>, TooLarge, NotExposition, AddressDenied, Unreadable",
             ),
         ),
         (

@@ -22,7 +22,7 @@ pub(super) fn collect(body: &[u8], wanted: &Wanted) -> Result<Collection, NotExp
         wanted,
         families: wanted.families().map(|want| Collected::new(want.kind)).collect(),
         prefixes: HashSet::new(),
-        is_exposition: body.iter().all(u8::is_ascii_whitespace),
+        is_exposition: line::split(body).all(|line| line.trim_ascii().is_empty()),
         kept_bytes: 0,
         kept_series: 0,
     };

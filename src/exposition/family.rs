@@ -18,8 +18,8 @@ pub struct Histogram {
     /// How many observations there were.
     pub count: f64,
     /// How many observations are at or below each bound, as the body says: nothing checks that they rise. Empty where the body holds no
-    /// bucket of this label set, where buckets were not asked for, and in the whole family where a bucket line is damaged.
-    pub buckets: BTreeMap<Bound, f64>,
+    /// bucket of this label set and where buckets were not asked for; none in the whole family where a bucket line is damaged.
+    pub buckets: Option<BTreeMap<Bound, f64>>,
 }
 
 /// Why a family gives no figure.
@@ -203,6 +203,7 @@ impl Collected {
         if self.sum.series.is_empty() || self.sum.series.len() != self.count.series.len() {
             return Err(Damage::Lacking);
         }
+        let buckets = self.buckets.damage.is_none().then(BTreeMap::new);
         let mut histograms = BTreeMap::new();
         for ((labels, sum), (other, count)) in self.sum.series.into_iter().zip(self.count.series) {
             if labels != other {
@@ -213,15 +214,14 @@ impl Collected {
                 Histogram {
                     sum,
                     count,
-                    buckets: BTreeMap::new(),
+                    buckets: buckets.clone(),
                 },
             );
         }
-        let is_whole = self.buckets.damage.is_none();
         for ((labels, bound), count) in self.buckets.series {
             let histogram = histograms.get_mut(&labels).ok_or(Damage::Lacking)?;
-            if is_whole {
-                histogram.buckets.insert(bound, count);
+            if let Some(buckets) = &mut histogram.buckets {
+                buckets.insert(bound, count);
             }
         }
         Ok(histograms)

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-/// The labels of one series, in the order of their names: two lines that write the same labels in another order are one series.
+/// The labels of one series, in the order of their names: two lines that write the same labels in another order are one series. So are
+/// two of which one writes a label with an empty value and the other does not write it: such a label is none.
 ///
 /// Samples are kept, and many of them: a set is one text, shared by its clones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +43,10 @@ impl Labels {
 
 impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(labels: I) -> Self {
-        let mut labels: Vec<_> = labels.into_iter().collect();
+        let mut labels: Vec<_> = labels
+            .into_iter()
+            .filter(|(_, value)| !value.as_ref().is_empty())
+            .collect();
         labels.sort_unstable_by(|(name, value), (other_name, other_value)| {
             (name.as_ref(), value.as_ref()).cmp(&(other_name.as_ref(), other_value.as_ref()))
         });

@@ -26,10 +26,15 @@ pub(super) struct Start<'a> {
     pub(super) quoted: bool,
 }
 
-/// The lines of a body, without their ends. Both LF and CRLF end a line, and the last may have no end.
+/// Stands at the start of a text, and within one that was put together from several.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// The lines of a body, without their ends and byte order marks. Both LF and CRLF end a line, and the last may have no end.
 pub(super) fn split(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    body.split(|byte| *byte == b'\n')
-        .map(|line| trim(line.strip_suffix(b"\r").unwrap_or(line)))
+    body.split(|byte| *byte == b'\n').map(|line| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        trim(line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line))
+    })
 }
 
 /// Says what a line is.

@@ -18,7 +18,7 @@ pub(super) fn name(body: &[u8], wanted: &Wanted, families: &mut [Family]) {
         .iter_mut()
         .zip(wanted.families())
         .filter(|(family, _)| family.is_absent())
-        .map(|(family, want)| (family, &*want.name))
+        .map(|(family, want)| (family, parts(&want.name, wanted.prefixes())))
         .collect();
     if absent.is_empty() {
         return;
@@ -31,8 +31,8 @@ pub(super) fn name(body: &[u8], wanted: &Wanted, families: &mut [Family]) {
         })
         .filter(|name| std::mem::replace(&mut last, name) != *name);
     for name in names.take(NAMES).filter(|name| is_speakable(name)) {
-        for (family, wanted) in &mut absent {
-            if is_near(name, wanted) {
+        for (family, (prefix, local)) in &mut absent {
+            if is_near(name, prefix, local) {
                 family.set_near(name);
             }
         }
@@ -44,14 +44,29 @@ fn is_speakable(name: &str) -> bool {
     name.len() <= NAME_BYTES && name.bytes().all(line::is_name_byte)
 }
 
-/// Whether `name` is `wanted` with or without `_total` (or a histogram's suffix), with `_` for `:`, behind or with another prefix.
-fn is_near(name: &str, wanted: &str) -> bool {
-    let (name, wanted) = (stem(name), stem(wanted));
-    if ends_with(name, wanted) {
-        return true;
-    }
-    let local = wanted.rsplit_once(':').map(|(_, local)| local);
-    local.is_some_and(|local| name == local || name.rsplit_once(':').is_some_and(|(_, other)| other == local))
+/// The producer's prefix of a wanted name, with `_` for `:`, and what follows it, without the suffix that tells the figure.
+fn parts<'a>(wanted: &'a str, prefixes: &[String]) -> (String, &'a str) {
+    let wanted = stem(wanted);
+    let split = |prefix: &String| Some((prefix.replace(':', "_"), wanted.strip_prefix(prefix.as_str())?));
+    prefixes
+        .iter()
+        .find_map(split)
+        .unwrap_or_else(|| (String::new(), wanted))
+}
+
+/// Whether `name` is a wanted one with or without `_total` (or a histogram's suffix), behind no prefix, another one, or a longer one.
+///
+/// Behind the producer's own prefix, a further word makes another name: `vllm:external_prefix_cache_hits` is not
+/// `vllm:prefix_cache_hits`.
+fn is_near(name: &str, prefix: &str, local: &str) -> bool {
+    let Some(before) = stem(name).strip_suffix(local) else {
+        return false;
+    };
+    let has_no_further_word = || {
+        let before = before.replace(':', "_");
+        before.rsplit_once(prefix).is_none_or(|(_, further)| further.is_empty())
+    };
+    before.is_empty() || before.ends_with(':') || before.ends_with('_') && has_no_further_word()
 }
 
 /// Without the suffix that tells the figure. `_created` is none of them: it holds a time.
@@ -60,18 +75,4 @@ fn stem(name: &str) -> &str {
         .into_iter()
         .find_map(|suffix| name.strip_suffix(suffix))
         .unwrap_or(name)
-}
-
-/// Whether `name` is `wanted`, perhaps behind a longer prefix, where `_` and `:` are one.
-fn ends_with(name: &str, wanted: &str) -> bool {
-    let is_joint = |byte: u8| byte == b'_' || byte == b':';
-    let Some(prefix) = name.len().checked_sub(wanted.len()) else {
-        return false;
-    };
-    let (prefix, tail) = name.as_bytes().split_at(prefix);
-    prefix.last().is_none_or(|byte| is_joint(*byte))
-        && tail
-            .iter()
-            .zip(wanted.as_bytes())
-            .all(|(a, b)| a == b || is_joint(*a) && is_joint(*b))
 }

@@ -12,25 +12,31 @@ impl Subject<'_> {
     /// The fault of a family that the last body does not hold.
     pub(super) fn absence(&self, field: &Field, support: Support, family: &str, state: State<'_>) -> Fault {
         let absent = |reason: String| Fault::new(Code::Absent, reason);
-        if let State::Flawed(Flaw::OtherType(other)) = state {
-            let kind = kind(field.measure);
-            return absent(format!(
-                "{family} is declared as a {other} in the Pod's metrics, not as a {kind}."
-            ));
-        }
         let had = self.trail.had(family);
         if let (Support::IfThere(reason), false) = (support, had) {
             return Fault::new(Code::Unsupported, reason);
+        }
+        let kind = kind(field.measure);
+        if let State::Flawed(Flaw::OtherType(other)) = state {
+            return absent(format!(
+                "{family} is declared as a {other} in the Pod's metrics, not as a {kind}."
+            ));
         }
         let (declared, near) = match state {
             State::Absent { declared, near } => (declared, near),
             _ => (false, None),
         };
         let gone = if had { " any more" } else { "" };
-        let reason = match (near, declared) {
-            (Some(near), _) => format!("{family} is not in the Pod's metrics{gone}; {near} is there instead."),
-            (None, true) => format!("{family} is declared in the Pod's metrics but has no sample{gone}."),
-            (None, false) => format!("{family} is not in the Pod's metrics{gone}."),
+        let lacks = match declared {
+            true => "is declared in the Pod's metrics but has no sample",
+            false => "is not in the Pod's metrics",
+        };
+        let reason = match near {
+            Some(near) if near == family => {
+                format!("{family} is in the Pod's metrics as a single value, not as a {kind}{gone}.")
+            }
+            Some(near) => format!("{family} {lacks}{gone}; {near} is there instead."),
+            None => format!("{family} {lacks}{gone}."),
         };
         // A series that vanished or was renamed is not one that waits for its first use.
         if had || near.is_some() || !self.trail.last().holds_prefix() {

@@ -7,7 +7,7 @@ use model_deployment_crds::role::RoleKind;
 use super::subject::Subject;
 use crate::fields::{self, Field, Measure};
 use crate::pod::Producer;
-use crate::window::{Baseline, Increase};
+use crate::window::{Baseline, Increase, State};
 
 /// The transfers of an SGLang prefill half.
 const TRANSFERS: [&str; 3] = ["transfer-latency", "transfer-speed", "transfer-size"];
@@ -23,7 +23,7 @@ impl Subject<'_> {
             Producer::Vllm => self.stood_still("ttft", since),
             Producer::Sglang if self.is_prefill() => self.is_idle_prefill(since),
             Producer::Sglang => self.stood_still("ttft", since),
-            _ => self.stood_still(REQUESTS, since) && ERRORS.iter().any(|errors| self.never_moved(errors, since)),
+            _ => self.never_moved(REQUESTS, since) && ERRORS.iter().any(|errors| self.never_moved(errors, since)),
         }
     }
 
@@ -50,14 +50,16 @@ impl Subject<'_> {
         fields::find(self.facts.producer, name).and_then(|field| self.gained(field, since)) == Some(0.0)
     }
 
-    /// As [`Self::stood_still`], and also where the series was never exported: what is not there has not happened.
+    /// As [`Self::stood_still`], and also where the series was never exported, under no name and no type: what is not there has not
+    /// happened.
     fn never_moved(&self, name: &str, since: Baseline) -> bool {
         self.gained_or_never(name, since) == Some(0.0)
     }
 
     fn gained_or_never(&self, name: &str, since: Baseline) -> Option<f64> {
         let field = fields::find(self.facts.producer, name)?;
-        let never = |family| !self.trail.last().state(family).is_present() && !self.trail.had(family);
+        let is_absent = |family| matches!(self.trail.last().state(family), State::Absent { near: None, .. });
+        let never = |family| is_absent(family) && !self.trail.had(family);
         if field.families().all(never) {
             return Some(0.0);
         }

@@ -62,7 +62,7 @@ impl From<Unread> for Failure {
 /// A word that is no failure of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a code that a Pod can fail with: write one of NoAddress, NotRunning, Terminating, Refused, Timeout, TlsUntrusted, TlsClientCertificate, HttpStatus=<number>, TooLarge, NotExposition, AddressDenied, Unreadable"
+    "{0:?} is not a code that a Pod can fail with: write one of NoAddress, NotRunning, Terminating, Refused, Timeout, TlsUntrusted, TlsClientCertificate, HttpStatus=<201 to 599>, TooLarge, NotExposition, AddressDenied, Unreadable"
 )]
 pub struct UnknownFailure(pub String);
 
@@ -72,9 +72,8 @@ impl FromStr for Failure {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || UnknownFailure(text.to_owned());
         if let Some((word, status)) = text.split_once('=') {
-            let status = status.parse().map_err(|_| unknown())?;
-            return match word.parse() {
-                Ok(Code::HttpStatus) => Ok(Self::Unread(Unread::HttpStatus(status))),
+            return match (word.parse(), status.parse()) {
+                (Ok(Code::HttpStatus), Ok(status @ 201..=599)) => Ok(Self::Unread(Unread::HttpStatus(status))),
                 _ => Err(unknown()),
             };
         }

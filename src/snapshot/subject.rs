@@ -5,7 +5,7 @@
 use model_deployment_crds::metrics::Quantiles;
 
 use super::fault::Fault;
-use crate::exposition::Flaw;
+use crate::exposition::{Flaw, Labels};
 use crate::fields::{self, Code, Field, Layout, List, Measure, Only, Pick, Support};
 use crate::pod::Facts;
 use crate::window::{self, Baseline, HistogramIncrease, Increase, NoBaseline, State, Trail};
@@ -238,7 +238,7 @@ impl Subject<'_> {
         self.find_modes(field)
     }
 
-    /// Every value of `mode` that a field adds has to be there.
+    /// Every value of `mode` that a field adds has to be there. One that vanished inside the window is a reset.
     fn find_modes(&self, field: &Field) -> Result<(), Fault> {
         let Measure::Ratio { part, whole } = field.measure else {
             return Ok(());
@@ -248,12 +248,18 @@ impl Subject<'_> {
                 continue;
             };
             for mode in modes {
-                if !series.keys().any(|labels| labels.get("mode") == Some(mode)) {
-                    return Err(Fault::new(
-                        Code::Absent,
-                        format!("{} has no series of mode {mode} in the Pod's metrics.", pick.family),
-                    ));
+                let such = |labels: &Labels| labels.get("mode") == Some(mode);
+                if series.keys().any(such) {
+                    continue;
                 }
+                let baseline = self.trail.baseline(field.families());
+                if baseline.is_ok_and(|since| self.trail.held(since, pick.family, such)) {
+                    return Err(reset(pick.family));
+                }
+                return Err(Fault::new(
+                    Code::Absent,
+                    format!("{} has no series of mode {mode} in the Pod's metrics.", pick.family),
+                ));
             }
         }
         Ok(())

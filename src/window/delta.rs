@@ -1,12 +1,10 @@
 //! What each series of a family gained in a window. Deltas are taken per series and never over a sum (metrics contract, section 4).
 
-use std::collections::BTreeMap;
-
 use super::layout::HistogramIncrease;
 use super::sample::{Sample, State};
 use super::seen::Seen;
 use super::trail::{Baseline, Trail};
-use crate::exposition::{Bound, Histogram, Labels};
+use crate::exposition::{Histogram, Labels};
 
 /// What each series gained.
 #[derive(Clone, Debug)]
@@ -28,18 +26,13 @@ impl Trail {
     ///
     /// [`Restarted`], judged over the whole family and over every usable sample between the two.
     pub fn increase(&self, baseline: Baseline, family: &str) -> Result<Option<Increase<'_>>, Restarted> {
-        let samples = &self.samples()[..=baseline.place];
-        let usable: Vec<&Sample> = samples
-            .iter()
-            .map(|sample| &**sample)
-            .filter(|sample| sample.life.is_same(self.last().life) && sample.state(family).is_usable())
-            .collect();
+        let usable: Vec<_> = self.usable(baseline, family).collect();
         let seen = self.seen();
         for pair in usable.windows(2) {
             let [later, earlier] = pair else { continue };
             check(earlier, later, family, &seen)?;
         }
-        let first = samples[baseline.place].state(family);
+        let first = self.samples()[baseline.place].state(family);
         Ok(match self.last().state(family) {
             State::Values(last) => Some(Increase::Counter(
                 last.iter()
@@ -53,6 +46,18 @@ impl Trail {
             )),
             State::Absent { .. } | State::Flawed(_) => None,
         })
+    }
+
+    /// Whether a sample of a window held such a series of a counter.
+    pub fn held(&self, since: Baseline, family: &str, such: impl Fn(&Labels) -> bool) -> bool {
+        self.usable(since, family)
+            .any(|sample| matches!(sample.state(family), State::Values(series) if series.keys().any(&such)))
+    }
+
+    /// The samples of a window in which the family is usable, newest first.
+    fn usable(&self, since: Baseline, family: &str) -> impl Iterator<Item = &Sample> {
+        let samples = self.samples()[..=since.place].iter().map(|sample| &**sample);
+        samples.filter(move |sample| sample.life.is_same(self.last().life) && sample.state(family).is_usable())
     }
 }
 
@@ -86,13 +91,15 @@ fn check(earlier: &Sample, later: &Sample, family: &str, seen: &Seen) -> Result<
     appears.then_some(()).ok_or(Restarted)
 }
 
-/// Whether any series of one label set of a histogram fell or vanished. A body may be without usable buckets; then it says nothing of
-/// them.
+/// Whether any series of one label set of a histogram fell or vanished. A body whose buckets are damaged says nothing of them.
 fn has_fallen(before: &Histogram, after: &Histogram) -> bool {
-    let bucket_fell = |(bound, count): (&Bound, &f64)| after.buckets.get(bound).is_none_or(|later| later < count);
-    after.sum < before.sum
-        || after.count < before.count
-        || (!after.buckets.is_empty() && before.buckets.iter().any(bucket_fell))
+    let bucket_fell = match (&before.buckets, &after.buckets) {
+        (Some(before), Some(after)) => before
+            .iter()
+            .any(|(bound, count)| after.get(bound).is_none_or(|later| later < count)),
+        _ => false,
+    };
+    after.sum < before.sum || after.count < before.count || bucket_fell
 }
 
 fn value_before(state: State<'_>, labels: &Labels) -> f64 {
@@ -114,20 +121,21 @@ fn histogram_increase(last: &Histogram, first: Option<&Histogram>) -> HistogramI
         return HistogramIncrease {
             sum: last.sum,
             count: last.count,
-            buckets: Some(last.buckets.clone()).filter(|buckets| !buckets.is_empty()),
+            buckets: last.buckets.clone(),
         };
     };
-    let same_bounds = !last.buckets.is_empty() && last.buckets.keys().eq(first.buckets.keys());
-    let buckets = || -> BTreeMap<Bound, f64> {
-        last.buckets
-            .iter()
-            .zip(first.buckets.values())
-            .map(|((bound, last), first)| (*bound, last - first))
-            .collect()
+    let buckets = match (&last.buckets, &first.buckets) {
+        (Some(last), Some(first)) if last.keys().eq(first.keys()) => Some(
+            last.iter()
+                .zip(first.values())
+                .map(|((bound, last), first)| (*bound, last - first))
+                .collect(),
+        ),
+        _ => None,
     };
     HistogramIncrease {
         sum: last.sum - first.sum,
         count: last.count - first.count,
-        buckets: same_bounds.then(buckets),
+        buckets,
     }
 }

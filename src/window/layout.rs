@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::exposition::{Bound, Labels};
 use crate::fields::Layout;
 
-/// A value total over priorities, beside one series a priority, has this value of the label.
+/// A total over priorities, beside one series a priority, is without this label.
 const PRIORITY: &str = "priority";
 
 /// Data-parallel schedulers do different work: their figures are added.
@@ -82,7 +82,7 @@ fn schedulers<'a, T>(
         }
         let (replica, figure): (Vec<_>, Vec<_>) = labels
             .iter()
-            .filter(|(name, value)| *name != PRIORITY && !value.is_empty())
+            .filter(|(name, _)| *name != PRIORITY)
             .partition(|(name, _)| repeats(name));
         match figures.entry(figure).or_default().entry(replica) {
             std::collections::btree_map::Entry::Vacant(entry) => {
@@ -102,7 +102,7 @@ fn schedulers<'a, T>(
 }
 
 fn is_total(labels: &Labels) -> bool {
-    labels.get(PRIORITY).is_none_or(str::is_empty)
+    labels.get(PRIORITY).is_none()
 }
 
 /// Whether series that differ in this label alone repeat one figure.

@@ -16,9 +16,11 @@ pub(super) struct Seen {
     series: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Family {
-    since: u64,
+    since: Option<u64>,
+    /// The first sample in which it could not be used: which series that one held is not known.
+    flawed: Option<u64>,
     series: HashMap<Labels, u64>,
 }
 
@@ -28,13 +30,10 @@ impl Seen {
         let fields = FIELDS.iter().filter(|field| field.producer == sample.producer);
         for name in fields.flat_map(|field| field.families()) {
             let state = sample.state(name);
-            if !state.is_present() {
-                continue;
+            let family = self.families.entry(name).or_default();
+            if state.is_present() {
+                family.since.get_or_insert(sample.order);
             }
-            let family = self.families.entry(name).or_insert_with(|| Family {
-                since: sample.order,
-                series: HashMap::new(),
-            });
             let mut remember = |labels: &Labels| {
                 if self.series < SERIES && !family.series.contains_key(labels) {
                     family.series.insert(labels.clone(), sample.order);
@@ -44,20 +43,26 @@ impl Seen {
             match state {
                 State::Values(series) => series.keys().for_each(&mut remember),
                 State::Histograms(histograms) => histograms.keys().for_each(&mut remember),
-                State::Absent { .. } | State::Flawed(_) => {}
+                State::Flawed(_) => {
+                    family.flawed.get_or_insert(sample.order);
+                }
+                State::Absent { .. } => {}
             }
         }
     }
 
     /// Whether a sample before this one held the family.
     pub(super) fn family_before(&self, family: &str, order: u64) -> bool {
-        self.families.get(family).is_some_and(|family| family.since < order)
+        let since = self.families.get(family).and_then(|family| family.since);
+        since.is_some_and(|since| since < order)
     }
 
-    /// Whether a sample before this one held the series. What could not be remembered counts as held: a window is then a reset and never
-    /// an invented figure.
+    /// Whether a sample before this one held the series. What could not be remembered or read counts as held: a window is then a reset
+    /// and never an invented figure.
     pub(super) fn series_before(&self, family: &str, labels: &Labels, order: u64) -> bool {
-        let since = self.families.get(family).and_then(|family| family.series.get(labels));
-        since.map_or(self.series >= SERIES, |since| *since < order)
+        let family = self.families.get(family);
+        let flawed = family.and_then(|family| family.flawed);
+        let since = family.and_then(|family| family.series.get(labels));
+        flawed.is_some_and(|flawed| flawed < order) || since.map_or(self.series >= SERIES, |since| *since < order)
     }
 }

@@ -303,6 +303,11 @@ fn absent() {
         other_type.contains("counter") && other_type.contains("gauge"),
         "{other_type}"
     );
+    let both = reason(&format!("# TYPE {RUNNING} gauge\nfoo_num_requests_running 1\n"));
+    assert!(
+        both.contains("declared") && both.contains("foo_num_requests_running is there"),
+        "{both}"
+    );
     // A read Pod, all of whose sources are absent.
     let empty = server().read("server/0", 0.0, "").answer();
     let codes: Vec<_> = empty.missing.iter().map(|missing| missing.code.as_str()).collect();
@@ -330,6 +335,51 @@ fn a_counter_without_total_is_absent_and_the_near_match_is_named() {
         ("Absent", true, Some("local-prefix"))
     );
     assert!(entry.reason.contains("vllm:prefix_cache_hits "), "{}", entry.reason);
+}
+
+/// Without a `# TYPE`, and where a histogram is written in the native way.
+#[test]
+fn a_single_value_under_a_histograms_name_is_absent_and_said_to_be_one() {
+    let sentence = "vllm:time_to_first_token_seconds is in the Pod's metrics as a single value, not as a histogram";
+    for value in ["3", "{count:5,sum:3,schema:0}"] {
+        let reason = |scene: Scene| {
+            let answer = scene.read("server/0", 10.0, format!("{TTFT} {value}\n")).answer();
+            assert_eq!(code(&answer, TTFT), ("Absent", true));
+            missing(&answer, TTFT).reason.clone()
+        };
+        assert_eq!(reason(server()), format!("{sentence}."));
+        let was_one = server().read("server/0", 0.0, vllm(1, 1, 1, 1));
+        assert_eq!(reason(was_one), format!("{sentence} any more."));
+    }
+}
+
+/// The gateway's predecessor, and what llm-d's router was before.
+#[test]
+fn a_routers_series_under_another_prefix_is_absent_and_named() {
+    for (producer, prefix, family, other) in [
+        (
+            Producer::SglangGateway,
+            "smg_",
+            "smg_router_requests_total",
+            "sgl_router_requests_total",
+        ),
+        (
+            Producer::LlmDRouter,
+            "llm_d_epp_",
+            "llm_d_epp_request_total",
+            "inference_objective_request_total",
+        ),
+    ] {
+        let answer = Scene::router_alone(producer, |_| {})
+            .read("router/0", 0.0, format!("{prefix}other 1\n{other} 5\n"))
+            .answer();
+        assert_eq!(
+            code(&answer, family),
+            ("Absent", true),
+            "not one that waits for its first use"
+        );
+        assert!(missing(&answer, family).reason.contains(other));
+    }
 }
 
 #[test]
@@ -765,6 +815,9 @@ fn the_first_code_that_fits_is_taken() {
     let scene = || Scene::router_alone(Producer::VllmRouter, |facts| facts.tracks_load = Some(TracksLoad::No));
     // Unsupported before absent.
     let answer = scene().read("router/0", 0.0, "vllm_router_active_workers 1\n").answer();
+    assert_eq!(code(&answer, running), ("Unsupported", false));
+    let other_type = format!("# TYPE {running} counter\n{running} 1\n");
+    let answer = scene().read("router/0", 0.0, other_type).answer();
     assert_eq!(code(&answer, running), ("Unsupported", false));
     // NotUsable before absent: hits are damaged, queries are not there.
     let answer = server()

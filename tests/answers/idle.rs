@@ -169,6 +169,30 @@ fn a_prefill_half_that_never_sent_anything_is_idle() {
     );
 }
 
+/// Of another type, without one or under another name, nothing shows that they stood still.
+#[test]
+fn a_prefill_half_whose_transfers_cannot_be_told_is_not_idle() {
+    let names = [
+        "kv_transfer_latency_ms",
+        "kv_transfer_speed_gb_s",
+        "kv_transfer_total_mb",
+    ];
+    for (before, after) in [
+        ("# TYPE sglang:{} gauge\nsglang:{}", ""),
+        ("sglang:{}", ""),
+        ("sglang_{}", "_count"),
+    ] {
+        let line = |name| format!("{before}{after} 3\n").replace("{}", name);
+        let body = tokens(10, 10) + &names.map(line).concat();
+        let answer = pair(body.clone(), body.clone(), Some((7, 7)));
+        assert_eq!(
+            of_prefill(&answer, "device-prefix"),
+            Some(("NoQueries", true)),
+            "{body}"
+        );
+    }
+}
+
 fn llm_d(requests: u32, errors: Option<u32>, first_tokens: u32) -> String {
     let errors = errors.map(|errors| format!("llm_d_epp_request_error_total {errors}\n"));
     format!(
@@ -203,6 +227,18 @@ fn router_latency_is_idle_when_requests_and_errors_stood_still() {
             "a measured rate"
         );
     }
+}
+
+/// The histogram exists with zeros, the counters come with the first request.
+#[test]
+fn router_latency_is_idle_before_any_request() {
+    let ttft = "llm_d_epp_request_ttft_seconds";
+    let body = || format!("{ttft}_sum 0\n{ttft}_count 0\n");
+    let answer = router(Producer::LlmDRouter, body(), body());
+    assert_eq!(code(&answer, ttft), ("Idle", false));
+    let served = body() + "llm_d_epp_request_total 1\n";
+    let answer = router(Producer::LlmDRouter, body(), served);
+    assert_eq!(code(&answer, ttft), ("NoObservations", true));
 }
 
 #[test]

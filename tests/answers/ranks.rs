@@ -49,6 +49,8 @@ fn data_parallel_schedulers_are_added() {
 fn the_total_over_priorities_is_taken_where_there_is_one() {
     let body = gauges(&[("priority=\"\"", 5), ("priority=\"0\"", 2), ("priority=\"1\"", 3)]);
     assert_eq!(running(&body), 5.0);
+    let body = gauges(&[("priority=\"\"", 3), ("", 3), ("priority=\"1\"", 2)]);
+    assert_eq!(running(&body), 3.0, "an empty label is none");
     let body = gauges(&[
         ("dp_rank=\"0\",priority=\"\"", 5),
         ("dp_rank=\"0\",priority=\"1\"", 5),

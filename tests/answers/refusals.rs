@@ -30,7 +30,14 @@ fn no_readable_pod() {
 #[test]
 fn only_codes_of_a_pod_are_failures_of_one() {
     use model_deployment::snapshot::Failure;
-    for word in ["Timeout", "HttpStatus=503", "HttpStatus", "NoAddress", "NotExposition"] {
+    for word in [
+        "Timeout",
+        "HttpStatus=201",
+        "HttpStatus=599",
+        "HttpStatus",
+        "NoAddress",
+        "NotExposition",
+    ] {
         assert!(word.parse::<Failure>().is_ok(), "{word}");
     }
     for word in [
@@ -41,6 +48,9 @@ fn only_codes_of_a_pod_are_failures_of_one() {
         "Timeout=5",
         "HttpStatus=",
         "HttpStatus=abc",
+        "HttpStatus=100",
+        "HttpStatus=200",
+        "HttpStatus=600",
         "TakeOver",
     ] {
         assert!(word.parse::<Failure>().is_err(), "{word}");

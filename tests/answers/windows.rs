@@ -241,6 +241,90 @@ fn a_sample_in_which_a_source_was_not_usable_is_no_baseline_for_it() {
     assert_eq!(hits(&answer, "local-prefix").window_seconds, 10.0);
 }
 
+/// Nobody knows which series a sample held that was not usable: what comes back after it has not just begun.
+#[test]
+fn a_series_that_an_unusable_sample_may_have_held_is_a_reset() {
+    let unusable = format!("{REQUESTS}{{route=\"/b\"}} 40000\n{REQUESTS}{{route=\"/c\"}}");
+    let long = "x".repeat(5000);
+    for unusable in [
+        unusable.clone() + " NaN\n",
+        unusable.clone() + " -1\n",
+        unusable.clone() + " 1 2 3\n",
+        unusable + " 1\n" + REQUESTS + "{a=\"" + &long + "\"} 1\n",
+    ] {
+        let gone = |body: String| router().read("router/0", 0.0, &*unusable).read("router/0", 10.0, body);
+        let both = requests(7) + REQUESTS + "{route=\"/b\"} 40001\n";
+        let series = gone(requests(6)).read("router/0", 20.0, &*both);
+        let family = gone("vllm_router_active_workers 2\n".into()).read("router/0", 20.0, &*both);
+        for scene in [series, family] {
+            assert_eq!(code(&scene.answer(), REQUESTS), ("Reset", true), "{}", &unusable[..99]);
+        }
+    }
+}
+
+/// What was not there in the baseline had not happened, whatever could not be read since.
+#[test]
+fn what_an_unusable_sample_after_the_baseline_held_counts_from_zero() {
+    let answer = router()
+        .read("router/0", 0.0, "vllm_router_active_workers 2\n")
+        .read("router/0", 10.0, format!("{REQUESTS} NaN\n"))
+        .read("router/0", 20.0, requests(35))
+        .answer();
+    assert_eq!(windowed(&answer.traffic, "successful-requests").samples, 35.0);
+}
+
+#[test]
+fn buckets_that_vanished_are_a_reset() {
+    let ttft = "vllm:time_to_first_token_seconds";
+    let plain = |count: u32| format!("{ttft}_sum {count}\n{ttft}_count {count}\n");
+    let buckets = |count: u32| {
+        plain(count) + &format!("{ttft}_bucket{{le=\"1\"}} {count}\n{ttft}_bucket{{le=\"+Inf\"}} {count}\n")
+    };
+    let answer = |before: String, after: String| {
+        Scene::server(Producer::Vllm)
+            .read("server/0", 0.0, before)
+            .read("server/0", 10.0, after)
+            .answer()
+    };
+    assert_eq!(code(&answer(buckets(3), plain(5)), ttft), ("Reset", true));
+    let one_gone = buckets(5).replace(&format!("{ttft}_bucket{{le=\"1\"}} 5\n"), "");
+    assert_eq!(code(&answer(buckets(3), one_gone), ttft), ("Reset", true));
+    let damaged = plain(5) + ttft + "_bucket{le=\"1\"} NaN\n";
+    let entry = windowed(&answer(buckets(3), damaged).latency, "ttft").clone();
+    assert_eq!((entry.samples, entry.quantiles), (2.0, None));
+}
+
+/// Every tier is judged over the whole family. Once it is gone from the baseline too, the last body alone decides.
+#[test]
+fn a_mode_that_vanished_is_a_reset_and_then_absent() {
+    let tokens = |modes: &[&str]| -> String {
+        let line = |mode: &&str| format!("sglang:prefill_effective_tokens_total{{mode=\"{mode}\"}} 5\n");
+        modes.iter().map(line).collect()
+    };
+    let all = tokens(&["input", "device_hit", "host_hit", "storage_hit"]);
+    let fewer = tokens(&["input", "device_hit", "host_hit"]);
+    let scene = || {
+        Scene::server(Producer::Sglang)
+            .read("server/0", 0.0, &*all)
+            .read("server/0", 10.0, &*fewer)
+    };
+    assert_eq!(code(&scene().answer(), "device-prefix"), ("Reset", true));
+    let later = scene().read("server/0", 20.0, &*fewer).answer();
+    assert_eq!(code(&later, "device-prefix"), ("Absent", true));
+    let long_after = scene().read("server/0", 311.0, &*fewer).answer();
+    assert_eq!(code(&long_after, "device-prefix"), ("Absent", true), "no baseline");
+    let restarted = Scene::server(Producer::Sglang)
+        .read("server/0", 0.0, &*all)
+        .restarted()
+        .read("server/0", 10.0, &*fewer)
+        .answer();
+    assert_eq!(
+        code(&restarted, "device-prefix"),
+        ("Absent", true),
+        "never in this container"
+    );
+}
+
 #[test]
 fn a_source_of_two_series_has_one_baseline() {
     let body = |requests: &str, errors: &str| {

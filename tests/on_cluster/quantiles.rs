@@ -68,7 +68,11 @@ fn ours(bounds: &[&str], observations: &[u64]) -> Result<[f64; 4], Failure> {
         .values()
         .next()
         .ok_or("no label set")?;
-    let quantiles = window::quantiles(&histogram.buckets).ok_or("no quantiles")?;
+    let quantiles = histogram
+        .buckets
+        .as_ref()
+        .and_then(window::quantiles)
+        .ok_or("no quantiles")?;
     Ok([quantiles.p50, quantiles.p90, quantiles.p95, quantiles.p99])
 }
 

@@ -179,7 +179,8 @@ fn sums_counts_and_buckets_of_histograms() {
         assert_eq!(
             histograms
                 .values()
-                .map(|histogram| histogram.buckets.len())
+                .flat_map(|histogram| &histogram.buckets)
+                .map(|buckets| buckets.len())
                 .sum::<usize>(),
             buckets,
             "{name}"
@@ -188,7 +189,8 @@ fn sums_counts_and_buckets_of_histograms() {
             is_close(
                 histograms
                     .values()
-                    .flat_map(|histogram| histogram.buckets.values())
+                    .flat_map(|histogram| histogram.buckets.iter().flatten())
+                    .map(|(_, count)| count)
                     .sum(),
                 observations
             ),

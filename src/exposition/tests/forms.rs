@@ -30,6 +30,23 @@ fn lines_that_end_in_crlf() {
     );
 }
 
+/// At the start of the body, and where bodies were joined.
+#[test]
+fn a_byte_order_mark() {
+    let body =
+        "\u{FEFF}vllm:num_requests_running{engine=\"1\"} 5\r\n\u{FEFF}vllm:num_requests_running{engine=\"0\"} 1\n";
+    assert_eq!(
+        gauge(body),
+        Ok(vec![written(&[("engine", "0")], 1.0), written(&[("engine", "1")], 5.0)])
+    );
+    is_plain("\u{FEFF}vllm:num_requests_running 3", 3.0);
+    assert_eq!(
+        gauge("\u{FEFF}# TYPE vllm:num_requests_running counter\nvllm:num_requests_running 3\n"),
+        Err(Flaw::OtherType("counter"))
+    );
+    assert_eq!(gauge("\u{FEFF}\n"), Err(Flaw::Absent { declared: false }));
+}
+
 #[test]
 fn a_missing_last_newline() {
     is_engine("vllm:num_requests_running{engine=\"0\"} 12", 12.0);
@@ -97,6 +114,19 @@ fn label_sets_that_differ_within_a_family() {
         written(&[("a", "x"), ("b", "y")], 4.0),
     ];
     assert_eq!(gauge(body), Ok(expected));
+}
+
+#[test]
+fn a_label_with_an_empty_value_is_none() {
+    is_plain(
+        "vllm:num_requests_running{engine=\"\"} 3\nvllm:num_requests_running 3\n",
+        3.0,
+    );
+    is_engine("vllm:num_requests_running{engine=\"0\",model_name=\"\"} 3\n", 3.0);
+    assert_eq!(
+        gauge("vllm:num_requests_running{engine=\"\"} 3\nvllm:num_requests_running 4\n"),
+        Err(Flaw::NotUsable(Damage::Repeated))
+    );
 }
 
 #[test]
@@ -265,7 +295,7 @@ fn a_histogram_without_buckets_and_its_count_before_its_sum() {
             Histogram {
                 sum: 2.5,
                 count: 8.0,
-                buckets: [].into()
+                buckets: Some([].into())
             }
         )]
     );

@@ -34,7 +34,7 @@ fn character() -> impl Strategy<Value = char> {
 
 fn labels() -> impl Strategy<Value = LabelMap> {
     let name = "[a-zA-Z_][a-zA-Z0-9_]{0,6}".prop_filter("the buckets' own", |name| name != "le");
-    btree_map(name, vec(character(), 0..8).prop_map(String::from_iter), 0..5)
+    btree_map(name, vec(character(), 1..8).prop_map(String::from_iter), 0..5)
 }
 
 fn value() -> impl Strategy<Value = f64> {
@@ -101,6 +101,9 @@ impl Style {
             ));
         }
         written.extend(more);
+        if self.pick(&[true, false]) {
+            written.push("no_label=\"\"".to_owned());
+        }
         if written.is_empty() && self.pick(&[true, false]) {
             return String::new();
         }

@@ -68,6 +68,7 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, f64)> {
     histogram
         .buckets
         .iter()
+        .flatten()
         .map(|(bound, count): (&Bound, &f64)| (bound.value(), *count))
         .collect()
 }

@@ -218,7 +218,7 @@ fn answer(exposition: &Exposition, name: &str, kind: Kind) -> Result<Answer, ()>
     let figures = |histogram: &Histogram| {
         [histogram.sum, histogram.count]
             .into_iter()
-            .chain(histogram.buckets.values().copied())
+            .chain(histogram.buckets.iter().flatten().map(|(_, count)| *count))
             .collect()
     };
     let histograms = family.histograms().map_err(drop)?;

@@ -33,9 +33,48 @@ fn another_prefix() {
         Some("omni:num_requests_running")
     );
     assert_eq!(
+        near("foo_num_requests_running 1\n", GAUGE).as_deref(),
+        Some("foo_num_requests_running")
+    );
+    assert_eq!(
         near("num_requests_running 1\n", GAUGE).as_deref(),
         Some("num_requests_running")
     );
+}
+
+/// As the routers write them.
+#[test]
+fn another_prefix_that_ends_in_an_underscore() {
+    let near = |name: &str, prefix: &str, family: &str| {
+        let mut wanted = Wanted::default();
+        wanted.add(family, Kind::Counter);
+        wanted.add_prefix(prefix);
+        let exposition = read(format!("{name} 1\n").as_bytes(), &wanted).expect("metrics text");
+        exposition.family(family).expect("wanted").near().is_some()
+    };
+    let (smg, requests) = ("smg_", "smg_router_requests_total");
+    for name in [
+        "sgl_router_requests_total",
+        "router_requests",
+        "new:router_requests",
+        "a_smg_router_requests",
+    ] {
+        assert!(near(name, smg, requests), "{name}");
+    }
+    for name in [
+        "smg_old_router_requests_total",
+        "a_smg_old_router_requests",
+        "subrouter_requests_total",
+    ] {
+        assert!(!near(name, smg, requests), "{name}");
+    }
+    let (vllm_router, requests) = ("vllm_router_", "vllm_router_requests_total");
+    for name in ["vllm_router_pd_requests_total", "vllm_router_processed_requests_total"] {
+        assert!(!near(name, vllm_router, requests), "{name}");
+    }
+    let legacy = "inference_objective_request_error_total";
+    assert!(near(legacy, "llm_d_epp_", "llm_d_epp_request_error_total"));
+    assert!(!near(legacy, "llm_d_epp_", "llm_d_epp_request_total"));
 }
 
 #[test]
@@ -63,6 +102,8 @@ fn a_single_value_under_a_histograms_name() {
 fn names_that_mean_something_else_are_not_near() {
     let body = "vllm:num_requests_running_by_reason 1\nvllm:external_prefix_cache_hits_total 1\nvllm:prefix_cache_hits_created 1\n";
     assert_eq!(near(body, GAUGE), None);
+    assert_eq!(near(body, COUNTER), None);
+    let body = "vllm:gpu_prefix_cache_hits 1\nray_vllm_external_prefix_cache_hits_total 1\nvllm_created 1\n";
     assert_eq!(near(body, COUNTER), None);
 }
 
