@@ -226,11 +226,18 @@ fn template(values: &[&str]) -> Output {
     helm().args(values).output().expect("helm runs")
 }
 
-/// `helm template` of the chart.
+/// `helm template` of the chart, whose objects are called `op`.
 fn helm() -> Command {
+    let mut helm = helm_of("op");
+    helm.args(["--set", "fullnameOverride=op"]);
+    helm
+}
+
+/// `helm template` of the chart as this release.
+fn helm_of(release: &str) -> Command {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let mut helm = Command::new(runtime.block_on(test_cluster::helm()).expect("helm"));
-    helm.args(["template", "op", "--namespace", "sys", "--set", "fullnameOverride=op"]);
+    helm.args(["template", release, "--namespace", "sys"]);
     helm.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(CHART));
     helm
 }
@@ -284,6 +291,26 @@ fn clusters_that_are_too_old_are_refused() {
     assert!(version("1.33.0").0, "{}", version("1.33.0").1);
     let (taken, sentence) = version("1.32.9");
     assert!(!taken && sentence.contains("1.33"), "{sentence}");
+}
+
+/// Helm takes more for a release's name than Kubernetes for a Service's.
+#[test]
+fn a_release_after_which_no_service_can_be_named_is_refused() {
+    for (release, name) in [
+        ("1st", "1st-model-deployment-operator"),
+        ("my.op", "my.op-model-deployment-operator"),
+    ] {
+        let output = helm_of(release).output().expect("helm runs");
+        let sentence = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{release} is taken");
+        assert!(
+            sentence.contains(name) && sentence.contains("fullnameOverride"),
+            "{sentence}"
+        );
+        let named = helm_of(release).args(["--set", "fullnameOverride=op"]).status();
+        assert!(named.expect("helm runs").success(), "{release} with another name");
+    }
+    assert!(helm_of("mine").status().expect("helm runs").success());
 }
 
 /// kubernetes-sigs/metrics-server#406, #832: the API server looks for an endpoint port of the very name of the Service's port.

@@ -23,6 +23,11 @@ What the schema cannot say: a cluster takes this chart once, and some values exc
 {{- end -}}
 {{- end -}}
 
+{{- $name := include "model-deployment-operator.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "\n\nThe objects would be named %s, and a Service's name consists of lower case letters, digits and dashes and starts with a letter: set fullnameOverride, or name the release otherwise." $name) -}}
+{{- end -}}
+
 {{- if and .Values.scrape.ca.configMap .Values.scrape.ca.secret -}}
 {{- fail "\n\nscrape.ca.configMap and scrape.ca.secret are both set: keep one." -}}
 {{- end -}}
