@@ -1,6 +1,6 @@
 //! Open connections, counted by the address they come from.
 //!
-//! Knows two limits: one address never takes every place.
+//! Knows two limits, and that a crowded listener has room for a newcomer: one address never holds more places than are still free.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub struct Place {
 }
 
 impl Crowd {
-    /// At most `most` at once, and `most_of_one` of them from one address.
+    /// At most `most` at once, and `most_of_one` of them from one address; fewer where `most` is near.
     pub fn new(most: usize, most_of_one: usize) -> Self {
         Crowd {
             most,
@@ -38,7 +38,8 @@ impl Crowd {
         let mut counts = self.counts.lock();
         let all: usize = counts.values().sum();
         let of_one = counts.get(&address).copied().unwrap_or_default();
-        if all >= self.most || of_one >= self.most_of_one {
+        let free = self.most.saturating_sub(all);
+        if of_one >= self.most_of_one.min(free) {
             return None;
         }
         counts.insert(address, of_one + 1);
@@ -71,8 +72,11 @@ mod tests {
         let [one, other, third]: [IpAddr; 3] = [1, 2, 3].map(|last| [192, 0, 2, last].into());
         let mut places: Vec<_> = (0..3).map(|_| crowd.enter(one).unwrap()).collect();
         assert!(crowd.enter(one).is_none());
-        places.extend((0..2).map(|_| crowd.enter(other).unwrap()));
-        assert!(crowd.enter(third).is_none());
+        places.extend(crowd.enter(other));
+        assert!(crowd.enter(other).is_none(), "the last place is for somebody new");
+        places.extend(crowd.enter(third));
+        assert_eq!(places.len(), 5);
+        assert!(crowd.enter([192, 0, 2, 4].into()).is_none());
         places.pop();
         assert!(crowd.enter(one).is_none());
         assert!(crowd.enter(third).is_some());

@@ -61,8 +61,8 @@ pub const REPLICAS: &str = "/replicas/";
 /// Connections at once, and from one address. The API server needs one or two; every one of them may come from one address.
 const CONNECTIONS: usize = 2048;
 const CONNECTIONS_OF_ONE: usize = 1024;
-/// For requests under way when the server stops listening: a little more than the longest of them may take.
-const GRACE: Duration = Duration::from_secs(10);
+/// For requests under way when the server stops listening: as long as the slowest admission webhook may keep a write waiting.
+const GRACE: Duration = Duration::from_secs(30);
 /// Before the next try when a connection cannot be accepted, which is when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -102,14 +102,21 @@ impl FrontProxy {
         if username_headers.is_empty() {
             return Err(Unusable::Absent(USERS));
         }
-        let roots = bundle
-            .iter()
-            .map(|authority| webpki::anchor_from_trusted_cert(authority).map(|anchor| anchor.to_owned()))
-            .collect::<Result<_, _>>()
-            .map_err(|error| Unusable::Certificate {
-                key: ROOTS,
-                reason: error.to_string(),
-            })?;
+        let (mut roots, mut refused) = (Vec::new(), None);
+        for authority in &bundle {
+            match webpki::anchor_from_trusted_cert(authority) {
+                Ok(anchor) => roots.push(anchor.to_owned()),
+                Err(error) => refused = Some(error.to_string()),
+            }
+        }
+        if let Some(reason) = refused {
+            let unusable = Unusable::Certificate { key: ROOTS, reason };
+            // One of several, as of an old kind, does not cost the others.
+            if roots.is_empty() {
+                return Err(unusable);
+            }
+            tracing::warn!(error = %unusable, "an authority of the front proxy is left out");
+        }
         Ok(FrontProxy {
             roots,
             allowed_names,
@@ -232,6 +239,17 @@ mod tests {
             let error = FrontProxy::parse(&data).unwrap_err().to_string();
             assert!(error.contains(key), "{value}: {error}");
         }
+    }
+
+    #[test]
+    fn an_authority_that_cannot_be_used_costs_no_other() {
+        let (one, other) = (authority(), authority());
+        let odd = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let data = published(&[
+            ("requestheader-client-ca-file", &format!("{one}{odd}{other}")),
+            ("requestheader-username-headers", r#"["X-Remote-User"]"#),
+        ]);
+        assert_eq!(FrontProxy::parse(&data).unwrap().roots.len(), 2);
     }
 
     #[test]

@@ -54,6 +54,11 @@ pub(super) fn judge(code: StatusCode, body: &Bytes, attributes: &Attributes, sen
                  worker.gpustack.ai/v1alpha1, or see docs/api.md",
             )
         }
+        // The caller's rights were reviewed before.
+        (StatusCode::FORBIDDEN, Sender::Operator) if matches!(attributes.verb, "get" | "list" | "watch") => {
+            tracing::warn!(answer = %text(body), "the operator may not read ModelDeployments");
+            Failure::unavailable("the operator may not read ModelDeployments: see the rights in docs/install.md")
+        }
         // A redirect does not survive the API aggregator, and no client follows one.
         (code, _) if code.is_redirection() || code.is_informational() => {
             tracing::warn!(code = code.as_u16(), "the API server answered with a redirect");

@@ -44,7 +44,8 @@ impl<'a> Upstream<'a> {
         let accept = json_alone(&caller.headers).ok_or_else(|| Failure::not_acceptable(JSON))?;
         // A list may be narrowed to a name that is not in its path.
         let name = name.as_ref().filter(|_| !matches!(*verb, "list" | "watch"));
-        if name.is_some() && namespace.is_none() {
+        let is_of_one = name.is_some() || matches!(*verb, "create" | "deletecollection");
+        if is_of_one && namespace.is_none() {
             // No 404, which the garbage collector would take for a deleted owner.
             return Err(Failure::bad_request(
                 "a ModelDeployment is in a namespace, and the path names none",
