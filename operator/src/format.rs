@@ -28,8 +28,8 @@ pub fn json(value: &impl Serialize) -> String {
 /// # Panics
 /// If the value has a form that YAML has not.
 pub fn yaml(value: &impl Serialize) -> String {
-    // A long line stays one line.
-    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    // Older readers take no tab, for one, at the beginning of a block.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(value, options).expect("an answer is YAML")
 }
 
@@ -55,9 +55,36 @@ mod tests {
     fn what_is_written_is_what_is_read() {
         let long = "word ".repeat(100);
         let texts = [
-            "plain", "a: b", "a #b", "- a", "{a", "[a", "*a", "&a", "!a", "%a", "@a", "`a", "a:", "?", "'", "\"", "\\", " a ",
-            "\n", "a\n", "\n\n  a\n b\n\n", "set -e\nexec \"$@\"", "\ta\n", "a \nb", "a\r\nb", "\u{85}\u{2028}\u{feff}", "---",
-            "--- a\nb", "模型-🙂", &long,
+            "plain",
+            "a: b",
+            "a #b",
+            "- a",
+            "{a",
+            "[a",
+            "*a",
+            "&a",
+            "!a",
+            "%a",
+            "@a",
+            "`a",
+            "a:",
+            "?",
+            "'",
+            "\"",
+            "\\",
+            " a ",
+            "\n",
+            "a\n",
+            "\n\n  a\n b\n\n",
+            "set -e\nexec \"$@\"",
+            "\ta\n",
+            "a \nb",
+            "a\r\nb",
+            "\u{85}\u{2028}\u{feff}",
+            "---",
+            "--- a\nb",
+            "模型-🙂",
+            &long,
         ];
         for text in texts {
             let value = json!({ "value": text, "list": [text, { "value": text }], "map": { text: 1 } });
