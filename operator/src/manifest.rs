@@ -5,8 +5,7 @@ use std::io::Read;
 use kube::core::cel::ValidationError;
 use model_deployment_crds::definition::definition;
 use model_deployment_crds::{AGGREGATED_API_VERSION, KIND, ModelDeployment, STORED_API_VERSION};
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::schema::{self, SchemaError};
@@ -25,7 +24,23 @@ pub enum ManifestError {
     },
     /// Neither YAML nor JSON.
     #[error("the manifest is neither YAML nor JSON")]
-    Malformed(#[source] serde_yaml::Error),
+    Malformed(#[source] Box<serde_saphyr::Error>),
+    /// Two members of one name, of which kubectl would take neither.
+    #[error("the manifest has the key {key} twice in one object, the second time in line {line}")]
+    Repeated {
+        /// As written.
+        key: String,
+        /// Counted from 1.
+        line: u64,
+    },
+    /// Infinite, or not a number.
+    #[error("the manifest holds {value} in line {line}, which is no number to an API server")]
+    NotFinite {
+        /// As written.
+        value: String,
+        /// Counted from 1.
+        line: u64,
+    },
     /// Not exactly one object.
     #[error("the manifest holds {0} objects, not one")]
     Count(usize),
@@ -72,8 +87,8 @@ pub fn read(file: &str) -> Result<ModelDeployment, ManifestError> {
 /// # Errors
 /// The first thing that an API server would refuse.
 pub fn parse(text: &str) -> Result<ModelDeployment, ManifestError> {
-    let documents = documents(text).map_err(ManifestError::Malformed)?;
-    let [manifest] = <[Value; 1]>::try_from(documents).map_err(|documents| ManifestError::Count(documents.len()))?;
+    let [manifest] =
+        <[Value; 1]>::try_from(documents(text)?).map_err(|documents| ManifestError::Count(documents.len()))?;
     let manifest = with_whole_numbers(manifest);
     check_resource(&manifest)?;
     check_schema(&manifest)?;
@@ -86,15 +101,25 @@ pub fn parse(text: &str) -> Result<ModelDeployment, ManifestError> {
     Ok(deployment)
 }
 
-/// The documents of a file. JSON is read as JSON first: to a reader of YAML its pairs of `\u` escapes are no characters.
-fn documents(text: &str) -> Result<Vec<Value>, serde_yaml::Error> {
-    if let Ok(document @ Value::Object(_)) = serde_json::from_str(text) {
-        return Ok(vec![document]);
-    }
-    serde_yaml::Deserializer::from_str(text)
-        .map(Value::deserialize)
-        .filter(|document| !matches!(document, Ok(Value::Null)))
-        .collect()
+/// The documents of a file, read as kubectl reads them: YAML 1.1, in which `yes` is true and `0644` octal, and no key stands twice.
+fn documents(text: &str) -> Result<Vec<Value>, ManifestError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+    serde_saphyr::from_multiple_with_options(text, options).or_else(|error| match error {
+        serde_saphyr::Error::DuplicateMappingKey { key, location } => Err(ManifestError::Repeated {
+            key: key.unwrap_or_default(),
+            line: location.line(),
+        }),
+        serde_saphyr::Error::NonFiniteFloat { value, location } => Err(ManifestError::NotFinite {
+            value,
+            line: location.line(),
+        }),
+        // To a reader of YAML the pairs of `\u` escapes of JSON are no characters.
+        error => match serde_json::from_str(text) {
+            Ok(document) => Ok(vec![document]),
+            Err(_) => Err(ManifestError::Malformed(Box::new(error))),
+        },
+    })
 }
 
 /// A broken rule's own message, which names its field or is told after it.
@@ -124,14 +149,42 @@ fn check_schema(manifest: &Value) -> Result<(), SchemaError> {
         .and_then(|schema| schema.open_api_v3_schema.as_ref());
     let mut schema = serde_json::to_value(schema).expect("a schema is JSON");
     // Every object has these; the API server knows them without being told.
-    for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
-        schema["properties"][name] = serde_json::json!({ "type": kind });
-    }
-    schema["properties"]["metadata"]["required"] = serde_json::json!(["name"]);
+    schema["properties"]["apiVersion"] = json!({ "type": "string" });
+    schema["properties"]["kind"] = json!({ "type": "string" });
+    schema["properties"]["metadata"] = metadata_schema();
     if let Some(required) = schema["required"].as_array_mut() {
         required.push("metadata".into());
     }
     schema::check(&schema, manifest, "")
+}
+
+/// What `metadata` may hold. What its lists hold is for the types to say.
+fn metadata_schema() -> Value {
+    let text = json!({ "type": "string" });
+    let texts = json!({ "type": "object", "additionalProperties": text });
+    let number = json!({ "type": "integer" });
+    let objects = json!({ "type": "array", "items": { "type": "object" } });
+    json!({
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "annotations": texts,
+            "creationTimestamp": text,
+            "deletionGracePeriodSeconds": number,
+            "deletionTimestamp": text,
+            "finalizers": { "type": "array", "items": text },
+            "generateName": text,
+            "generation": number,
+            "labels": texts,
+            "managedFields": objects,
+            "name": text,
+            "namespace": text,
+            "ownerReferences": objects,
+            "resourceVersion": text,
+            "selfLink": text,
+            "uid": text,
+        },
+    })
 }
 
 /// The API server takes no object into a namespace that cannot exist.
@@ -253,6 +306,26 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_is_read_as_kubectl_reads_it() {
+        let spec = "spec:\n  model: {name: m}\n  engine: {name: vLLM, image: i}\n";
+        let anchored = format!(
+            "\u{feff}{HEAD}{spec}  roles:\n  - &first {{name: a, port: 1_000, extraArgs: [\"yes\", 2001-01-01, 1:30]}}\n  - {{<<: *first, name: b}}\n"
+        );
+        let roles = parse(&anchored).unwrap().spec.roles;
+        assert_eq!([&*roles[0].name, &*roles[1].name], ["a", "b"]);
+        for role in &roles {
+            assert_eq!(role.port, 1000);
+            assert_eq!(role.extra_args, ["yes", "2001-01-01", "1:30"]);
+        }
+        for (plain, meant) in [("yes", true), ("on", true), ("Y", true), ("OFF", false), ("n", false)] {
+            let roles =
+                format!("roles: [{{name: a, kind: Prefill}}, {{name: b, kind: Decode, directDecode: {plain}}}]");
+            let text = format!("{HEAD}{spec}  {roles}\n");
+            assert_eq!(parse(&text).unwrap().spec.roles[1].direct_decode, meant, "{plain}");
+        }
+    }
+
+    #[test]
     fn bad_input_gives_one_sentence() {
         let spec = |more: &str| format!("{HEAD}spec: {{model: {{name: m}}, engine: {{name: vLLM, image: i}}, {more}}}");
         let table = [
@@ -292,6 +365,38 @@ mod tests {
             (
                 spec("roles: [{name: a}]").replace("name: chat", "name: chat, namespace: Not_One"),
                 "metadata.namespace: \"Not_One\" is no name of a namespace (up to 63 lower-case letters, digits and '-')",
+            ),
+            (
+                spec("roles: [{name: a}]").replace("name: chat", "name: chat, labels: {version: 1}"),
+                "metadata.labels.version: must be of type string, not integer",
+            ),
+            (
+                spec("roles: [{name: a}]").replace("name: chat", "name: chat, annotations: {loud: yes}"),
+                "metadata.annotations.loud: must be of type string, not boolean",
+            ),
+            (
+                spec("roles: [{name: a}]").replace("name: chat", "name: chat, labls: {}"),
+                "metadata.labls: is no field of the resource",
+            ),
+            (
+                spec("roles: [{name: a}]").replace("name: chat", "name: 1"),
+                "metadata.name: must be of type string, not integer",
+            ),
+            (
+                spec("roles: [{name: a}]").replace("{name: m}", "{name: yes}"),
+                "spec.model.name: must be of type string, not boolean",
+            ),
+            (
+                spec("roles: [{name: a, port: .inf}]"),
+                "the manifest holds .inf in line 4, which is no number to an API server",
+            ),
+            (
+                spec("roles: [{name: a, port: 1, port: 2}]"),
+                "the manifest has the key port twice in one object, the second time in line 4",
+            ),
+            (
+                r#"{"kind": "ModelDeployment", "kind": "ModelDeployment"}"#.into(),
+                "the manifest has the key kind twice in one object, the second time in line 1",
             ),
             (
                 spec("roles: [{name: a}], kvCache: {pool: {masterAddress: 'm:99999'}}"),

@@ -5,6 +5,7 @@ use model_deployment::render::{Defaults, Object, Refusal, render};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::format;
 use crate::manifest::{self, ManifestError};
 
 /// How the objects are written.
@@ -40,9 +41,7 @@ pub fn run(file: &str, output: Output, defaults: &Defaults) -> Result<String, Re
 fn write(objects: impl Iterator<Item = Object>, output: Output) -> String {
     match output {
         Output::Yaml => {
-            let documents: Vec<_> = objects
-                .map(|object| serde_yaml::to_string(&object).expect("an object is YAML"))
-                .collect();
+            let documents: Vec<_> = objects.map(|object| format::yaml(&object)).collect();
             documents.join("---\n")
         }
         Output::Json => {
@@ -60,9 +59,7 @@ fn write(objects: impl Iterator<Item = Object>, output: Output) -> String {
                 metadata: ListMeta::default(),
                 items: objects.collect(),
             };
-            let mut text = serde_json::to_string_pretty(&list).expect("a list of objects is JSON");
-            text.push('\n');
-            text
+            format::json(&list)
         }
     }
 }
