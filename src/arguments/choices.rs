@@ -54,7 +54,7 @@ pub struct MalformedValue {
 }
 
 /// Python's `ssl.CERT_REQUIRED`, the value of vLLM's `--ssl-cert-reqs` that asks clients for a certificate.
-const CERTIFICATE_REQUIRED: &str = "2";
+const CERTIFICATE_REQUIRED: u8 = 2;
 
 impl Choices {
     /// Reads a user's extra arguments to vLLM.
@@ -63,7 +63,8 @@ impl Choices {
     /// The first option that decides something and has an impossible value.
     pub fn vllm(arguments: &[String]) -> Result<Self, MalformedValue> {
         let mut choices = Self::none(Grammar::Vllm.read(arguments))?;
-        choices.client_certificates = choices.value("--ssl-cert-reqs") == Some(CERTIFICATE_REQUIRED);
+        let asked = choices.value("--ssl-cert-reqs").map(str::trim).map(str::parse);
+        choices.client_certificates = choices.tls() && asked == Some(Ok(CERTIFICATE_REQUIRED));
         choices.stats_enabled = !choices.gives("--disable-log-stats");
         choices.native_offload = choices.gives("--kv-offloading-size");
         choices.tensor = choices.ranks("--tensor-parallel-size")?;

@@ -440,7 +440,12 @@ fn probes_follow_the_listener_and_are_withheld_where_they_could_not_pass() {
         of("extraArgs: [--ssl-certfile=c, --ssl-cert-reqs, '1']"),
         ["HTTPS 8000/health"; 3]
     );
-    assert_eq!(of("extraArgs: [--ssl-certfile=c, --ssl-cert-reqs, '2']"), [""; 0]);
+    for required in ["2", "02"] {
+        let arguments = format!("extraArgs: [--ssl-certfile=c, --ssl-cert-reqs, '{required}']");
+        assert_eq!(of(&arguments), [""; 0], "{required}");
+    }
+    // Without a certificate there is no TLS to show one in.
+    assert_eq!(of("extraArgs: [--ssl-cert-reqs, '2']"), ["HTTP 8000/health"; 3]);
     assert_eq!(of("command: [x]"), [""; 0]);
     let several = plan("vLLM", "roles: [{name: a, size: 2}]");
     assert_eq!(probes(main_container(&member(&several, "a", 0))).len(), 3);

@@ -320,6 +320,27 @@ fn options_that_are_refused_in_some_modes_only() {
             "--kv-offloading-backend replaces the connector that the operator sets",
         ),
         (
+            "vLLM",
+            "",
+            SERVER,
+            "--api-server-count=0",
+            "it moves or removes the metrics listener",
+        ),
+        (
+            "vLLM",
+            "",
+            SERVER,
+            "-asc=-1",
+            "--api-server-count moves or removes the metrics listener",
+        ),
+        (
+            "vLLM",
+            "",
+            SERVER,
+            "-dpm",
+            "--data-parallel-multi-port-external-lb moves or removes the metrics listener",
+        ),
+        (
             "SGLang",
             pool,
             SERVER,
@@ -395,4 +416,7 @@ fn options_that_are_refused_in_some_modes_only() {
             ),
         );
     }
+    // Any other number of servers leaves the listener where it is.
+    let servers = format!("{SERVER} extraArgs: [--api-server-count=2]}}]");
+    assert!(try_plan("vLLM", &servers).is_ok());
 }

@@ -30,7 +30,7 @@ const OWNED_VARIABLES: [&str; 5] = [
 pub(super) fn engine(setting: &Setting<'_>, role: &Role) -> Result<Engine, Refusal> {
     let choices = Choices::vllm(&role.extra_args).map_err(malformed(role))?;
     let plan = Connectors::of(setting, role);
-    refuse_owned(role, &choices, &owned(plan.connector.is_some()))?;
+    refuse_owned(role, &choices, &owned(&choices, plan.connector.is_some()))?;
     environment::refuse_owned(role, &environment::RANK_NAMES, "")?;
     environment::refuse_owned(role, &OWNED_VARIABLES, environment::OR_COMMAND)?;
 
@@ -177,7 +177,7 @@ impl Half {
     }
 }
 
-fn owned(connected: bool) -> Vec<Owned> {
+fn owned(choices: &Choices, connected: bool) -> Vec<Owned> {
     const MOVES: &str = "moves or removes the metrics listener";
     const REPLACES: &str = "replaces the connector that the operator sets";
     let mut owned = vec![
@@ -200,7 +200,20 @@ fn owned(connected: bool) -> Vec<Owned> {
             flag: "--grpc",
             why: MOVES,
         },
+        // One listener a rank, each on a port of its own.
+        Owned {
+            flag: "--data-parallel-multi-port-external-lb",
+            why: MOVES,
+        },
     ];
+    // Without a server vLLM is as with `--headless`.
+    let servers = choices.value("--api-server-count").map(str::trim).map(str::parse::<i64>);
+    if matches!(servers, Some(Ok(..1))) {
+        owned.push(Owned {
+            flag: "--api-server-count",
+            why: MOVES,
+        });
+    }
     if connected {
         owned.push(Owned {
             flag: "--kv-offloading-size",
