@@ -343,7 +343,9 @@ fn a_single_value_under_a_histograms_name_is_absent_and_said_to_be_one() {
     let sentence = "vllm:time_to_first_token_seconds is in the Pod's metrics as a single value, not as a histogram";
     for value in ["3", "{count:5,sum:3,schema:0}"] {
         let reason = |scene: Scene| {
-            let answer = scene.read("server/0", 10.0, format!("{TTFT} {value}\n")).answer();
+            let answer = scene
+                .read("server/0", 10.0, format!("{RUNNING} 1\n{TTFT} {value}\n"))
+                .answer();
             assert_eq!(code(&answer, TTFT), ("Absent", true));
             missing(&answer, TTFT).reason.clone()
         };
