@@ -207,7 +207,10 @@ fn owned(choices: &Choices, connected: bool) -> Vec<Owned> {
         },
     ];
     // Without a server vLLM is as with `--headless`.
-    let servers = choices.value("--api-server-count").map(str::trim).map(str::parse::<i64>);
+    let servers = choices
+        .value("--api-server-count")
+        .map(str::trim)
+        .map(str::parse::<i64>);
     if matches!(servers, Some(Ok(..1))) {
         owned.push(Owned {
             flag: "--api-server-count",
