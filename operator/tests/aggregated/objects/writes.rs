@@ -146,6 +146,22 @@ async fn what_cannot_be_taken_is_refused_before_it_goes_anywhere() {
         (Method::PATCH, OBJECT, JSON, "{}", 415, "accepted media types"),
         (Method::POST, COLLECTION, JSON, &long, 413, "limit is 3145728"),
         (Method::DELETE, OBJECT, JSON, &long, 413, "limit is 3145728"),
+        (
+            Method::POST,
+            "/apis/worker.gpustack.ai/v1/modeldeployments",
+            JSON,
+            "{}",
+            400,
+            "the path names none",
+        ),
+        (
+            Method::DELETE,
+            "/apis/worker.gpustack.ai/v1/modeldeployments",
+            JSON,
+            "",
+            400,
+            "the path names none",
+        ),
         (Method::PUT, OBJECT, JSON, "{", 400, "JSON"),
         (
             Method::PUT,
